@@ -6,7 +6,8 @@ only there is the true successor kept. So the adapter calls the parts under ``st
 
 Gymnax states mix Python numbers, weakly typed arrays and differing dtypes, so that a program
 traced for a reset's state would be traced again for a step's. Here both answer with the same
-strongly typed leaves: float32, int32 or bool.
+strongly typed leaves: float32, int32 or bool. Its code relies on implicit promotion of dtypes,
+which stays allowed inside it and nowhere else.
 """
 
 import dataclasses
@@ -18,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from trimtab.envs.corrections import CORRECTIONS
 from trimtab.envs.light_import import import_gymnax
-from trimtab.envs.registry import list_environments
+from trimtab.envs.registry import entry_of
 from trimtab.errors import (
     EnvironmentFaultError,
     SettingError,
@@ -32,7 +34,8 @@ from trimtab.types import EnvState, Observation, Transition
 # Gymnax has no infinity in its bounds: the largest float32 stands for it.
 _UNBOUNDED = float(np.finfo(np.float32).max)
 
-# These override ``step`` only to keep tallies over resets; their ``step_env`` is the dynamics.
+# DeepSea overrides ``step`` only to carry its tallies of bad episodes over an auto-reset. Nobody
+# here reads them; its dynamics are in ``step_env`` as everywhere.
 _STEP_KEEPS_TALLIES_ONLY = frozenset({"DeepSea"})
 
 
@@ -53,6 +56,12 @@ def cast(leaf: Any, dtype: Any) -> Array:
         return leaf
     # asarray alone keeps a weak type that is of the right dtype already.
     return jax.lax.convert_element_type(jnp.asarray(leaf), dtype)
+
+
+def cast_to_space(value: Any, space: Space) -> Array:
+    """An observation or an action in the dtype and the shape of its space."""
+    dtype = jnp.int32 if isinstance(space, Discrete) else jnp.float32
+    return cast(value, dtype).reshape(space.shape)
 
 
 def space_from_gymnax(env_id: str, role: str, space: Any) -> Space:
@@ -88,26 +97,25 @@ class GymnaxEnv:
     @staticmethod
     def make(env_id: str, **options: Any) -> "GymnaxEnv":
         """The gymnax environment of that id; options go to its constructor or its parameters."""
-        registration = import_gymnax().registration
-        factory = registration._registry[env_id]
+        factory = import_gymnax().registration._registry[env_id]
         accepted = set(inspect.signature(factory).parameters)
-        environment = factory(**{k: v for k, v in options.items() if k in accepted})
-        fields = {field.name for field in dataclasses.fields(environment.default_params)}
-        changes = {k: v for k, v in options.items() if k not in accepted}
-        for name in changes:
-            if name not in fields:
-                known = sorted(accepted | fields)
+        with jax.numpy_dtype_promotion("standard"):
+            environment = factory(**{k: v for k, v in options.items() if k in accepted})
+            params = environment.default_params
+        known = sorted(accepted | {field.name for field in dataclasses.fields(params)})
+        for name in options:
+            if name not in known:
                 raise SettingError(
                     f"{env_id} has no option {name!r}.{did_you_mean(name, known)} "
-                    f"It has: {', '.join(known)}."
+                    f"It has {', '.join(known)}."
                 )
-        return GymnaxEnv.of(environment, environment.default_params.replace(**changes), env_id)
+        changes = {k: v for k, v in options.items() if k not in accepted}
+        return GymnaxEnv.of(environment, params.replace(**changes), env_id)
 
     @staticmethod
-    def of(environment: Any, params: Any = None, env_id: str | None = None) -> "GymnaxEnv":
+    def of(environment: Any, params: Any = None, env_id: str = "") -> "GymnaxEnv":
         """Adapt a gymnax environment object, registered or not."""
-        params = environment.default_params if params is None else params
-        env_id = environment.name if env_id is None else env_id
+        env_id = env_id or environment.name
         base = next(c for c in type(environment).__mro__ if c.__name__ == "Environment")
         own_step = type(environment).step is not base.step
         if own_step and type(environment).__name__ not in _STEP_KEEPS_TALLIES_ONLY:
@@ -115,14 +123,17 @@ class GymnaxEnv:
                 f"{env_id}: {type(environment).__name__} overrides step(), but trimtab calls "
                 "step_env(), is_truncated() and reset_env(). Move the dynamics to step_env()."
             )
+        entry = entry_of(env_id)
+        with jax.numpy_dtype_promotion("standard"):
+            params = environment.default_params if params is None else params
+            observation = environment.observation_space(params)
+            action = environment.action_space(params)
         spec = EnvSpec(
             id=env_id,
-            observation=space_from_gymnax(
-                env_id, "observation", environment.observation_space(params)
-            ),
-            action=space_from_gymnax(env_id, "action", environment.action_space(params)),
+            observation=space_from_gymnax(env_id, "observation", observation),
+            action=space_from_gymnax(env_id, "action", action),
             max_episode_steps=int(params.max_steps_in_episode),
-            solved_at=_solved_at(env_id),
+            solved_at=entry.solved_at if entry else None,
         )
         return GymnaxEnv(spec, environment, params, _state_dtypes(environment, params, spec))
 
@@ -130,21 +141,27 @@ class GymnaxEnv:
         """The first state and observation of an episode."""
         with jax.numpy_dtype_promotion("standard"):
             obs, state = self.environment.reset_env(key, self.params)
-        return self._canonical_state(state), self._canonical_obs(obs)
+        return self._canonical_state(state), cast_to_space(obs, self.spec.observation)
 
     def step(self, key: Array, state: EnvState, action: Any) -> tuple[EnvState, Transition]:
-        """One transition, with no reset after an end. If both ends fall together, terminated
-        wins, so that nothing is bootstrapped from beyond a terminal state.
+        """One transition, with no reset after an end.
+
+        If the task ends as the clock does, terminated wins: nothing is bootstrapped from beyond it.
         """
+        action = cast_to_space(action, self.spec.action)
+        correct = CORRECTIONS.get(type(self.environment).__name__)
         with jax.numpy_dtype_promotion("standard"):
             obs, state, reward, terminated, _ = self.environment.step_env(
-                key, state, _canonical_action(self.spec.action, action), self.params
+                key, state, action, self.params
             )
+            if correct is not None:
+                state = correct(self.params, state)
+                obs = self.environment.observe(key, state, action, self.params)
             truncated = self.environment.is_truncated(state, self.params)
         terminated = cast(terminated, jnp.bool_).reshape(())
         truncated = cast(truncated, jnp.bool_).reshape(()) & ~terminated
         return self._canonical_state(state), Transition(
-            obs=self._canonical_obs(obs),
+            obs=cast_to_space(obs, self.spec.observation),
             reward=cast(reward, jnp.float32).reshape(()),
             terminated=terminated,
             truncated=truncated,
@@ -154,38 +171,29 @@ class GymnaxEnv:
         leaves, treedef = jax.tree.flatten(state)
         return treedef.unflatten(map(cast, leaves, self.state_dtypes))
 
-    def _canonical_obs(self, obs: Any) -> Array:
-        space = self.spec.observation
-        dtype = jnp.int32 if isinstance(space, Discrete) else jnp.float32
-        return cast(obs, dtype).reshape(space.shape)
-
-
-def _canonical_action(space: Space, action: Any) -> Array:
-    dtype = jnp.int32 if isinstance(space, Discrete) else jnp.float32
-    return cast(action, dtype).reshape(space.shape)
-
-
-def _solved_at(env_id: str) -> float | None:
-    return next((e.solved_at for e in list_environments() if e.id == env_id), None)
-
 
 def _state_dtypes(environment: Any, params: Any, spec: EnvSpec) -> tuple[Any, ...]:
     """For each leaf of the state, the dtype that holds what a reset and what a step give."""
-    key = jax.random.key(0)
-    action = _canonical_action(spec.action, np.zeros(spec.action.shape))
+
+    def reset(key: Array) -> Any:
+        return environment.reset_env(key, params)[1]
 
     def step(key: Array, state: Any) -> Any:
+        action = cast_to_space(np.zeros(spec.action.shape, np.float32), spec.action)
         return environment.step_env(key, state, action, params)[1]
 
     with jax.numpy_dtype_promotion("standard"):
-        first = jax.eval_shape(lambda key: environment.reset_env(key, params)[1], key)
+        key = jax.eval_shape(lambda: jax.random.key(0))  # its shape alone: nothing is compiled
+        first = jax.eval_shape(reset, key)
         second = jax.eval_shape(step, key, first)
-    if jax.tree.structure(first) != jax.tree.structure(second) or [
-        leaf.shape for leaf in jax.tree.leaves(first)
-    ] != [leaf.shape for leaf in jax.tree.leaves(second)]:
+    befores, afters = jax.tree.leaves(first), jax.tree.leaves(second)
+    same_tree = jax.tree.structure(first) == jax.tree.structure(second)
+    if not same_tree or [x.shape for x in befores] != [x.shape for x in afters]:
         raise EnvironmentFaultError(
-            f"{spec.id}: reset_env() and step_env() give states of different structure or shape: "
-            f"{first} and {second}. They must agree."
+            f"{spec.id}: reset_env() and step_env() must give states of the same structure and "
+            f"shapes, but they give {first} and {second}."
         )
-    leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
-    return tuple(canonical_dtype(before.dtype, after.dtype) for before, after in leaves)
+    return tuple(
+        canonical_dtype(before.dtype, after.dtype)
+        for before, after in zip(befores, afters, strict=True)
+    )
