@@ -1,0 +1,244 @@
+"""trimtab from Python: ``train``, ``load``, and what they return."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from trimtab.algos.settings import ALGORITHMS
+from trimtab.configuration import Configuration, default_configuration, setting_names
+from trimtab.errors import SettingError
+from trimtab.log.progress import Progress, Quiet
+from trimtab.log.writer import read_jsonl
+from trimtab.train.config import batch_size
+from trimtab.train.devices import DevicePlan, plan, start_jax
+from trimtab.train.rundir import RunFolder
+
+
+@final
+class TrainedRun:
+    """A run folder, and what can be done with the policy in it."""
+
+    def __init__(self, folder: RunFolder, stopped_by: str | None = None, timing: Mapping[str, float] | None = None):
+        self.folder = folder
+        self.stopped_by = stopped_by  # the signal that ended training early, if one did
+        self.timing = dict(timing or {})  # seconds of compiling and of training, if just trained
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One row for each update."""
+        return read_jsonl(self.folder.metrics_path)
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """One row for each evaluation made while training."""
+        return read_jsonl(self.folder.evaluations_path)
+
+    @functools.cached_property
+    def configuration(self) -> Configuration:
+        return stored_configuration(self.folder)
+
+    @functools.cached_property
+    def _session(self) -> Any:
+        return open_session(self.configuration, self.folder.read_config()["devices"])
+
+    def learner(self, checkpoint: str = "best") -> Any:
+        """The algorithm's state in a checkpoint: ``best``, ``latest``, or a folder's path."""
+        from trimtab.train.session import load_run
+
+        return load_run(self._session, self.folder, checkpoint)[0].learner
+
+    def evaluate(
+        self,
+        episodes: int = 20,
+        seed: int = 0,
+        deterministic: bool = True,
+        checkpoint: str = "best",
+    ) -> dict[str, Any]:
+        """Play whole episodes on seeds that training never used: mean, median, std and so on."""
+        import jax
+
+        from trimtab.keys import Purpose, stream
+        from trimtab.train.evaluate import make_evaluator, summary
+
+        session = self._session
+        evaluate = make_evaluator(session.env, episodes, deterministic)
+        root = stream(jax.random.key(seed), Purpose.EVALUATION)
+        result = evaluate(session.algorithm, self.learner(checkpoint), root)
+        return {
+            **summary(result),
+            "seed": seed,
+            "deterministic": deterministic,
+            "checkpoint": checkpoint,
+        }
+
+    @functools.cached_property
+    def _best_actions(self) -> Any:
+        import jax
+
+        algorithm, learner = self._session.algorithm, self.learner()
+
+        def act(obs: Any) -> Any:
+            return algorithm.best_action(algorithm.actor(learner), obs)
+
+        return jax.jit(act), jax.jit(jax.vmap(act))
+
+    def policy(self, obs: Any) -> np.ndarray:
+        """The best policy's action for one observation, or for a batch of them.
+
+        Actions are as the environment takes them: clipped and scaled to its bounds.
+        """
+        from trimtab.spaces import to_environment, zeros
+
+        spec = self._session.env.spec
+        example = zeros(spec.observation)
+        given = np.asarray(obs, example.dtype)
+        extra = given.ndim - example.ndim
+        if given.shape[max(extra, 0) :] != example.shape or extra not in (0, 1):
+            raise SettingError(
+                f"policy(obs): an observation of {spec.id} has shape {example.shape}, or "
+                f"(batch, *{example.shape}) for several; got {given.shape}."
+            )
+        single, batched = self._best_actions
+        action = np.asarray(batched(given) if extra else single(given))
+        return np.asarray(to_environment(spec.action, action))
+
+    def __repr__(self) -> str:
+        return f"TrainedRun({str(self.path)!r})"
+
+
+def train(
+    env: Any,
+    algorithm: Any = None,
+    *,
+    run_dir: Path | str | None = None,
+    env_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> TrainedRun:
+    """Train ``algorithm`` on ``env`` and return the run.
+
+    ``env`` is an id, or an object that satisfies ``trimtab.JaxEnv``. Without an algorithm, PPO with
+    the environment's preset is used; with one, defaults apply to all that ``settings`` (the fields
+    of ``TrainSettings``, and of the algorithm) leave out.
+    """
+    configuration = configuration_of(env, algorithm, env_options or {})
+    configuration = configuration.with_values(settings, "train()").checked()
+    return train_configuration(configuration, env, run_dir, progress or Quiet())
+
+
+def configuration_of(env: Any, algorithm: Any, env_options: Mapping[str, Any]) -> Configuration:
+    """The configuration before any setting is given."""
+    env_id = env if isinstance(env, str) else env.spec.id
+    if algorithm is None:
+        return default_configuration(env_id, "ppo", env_options)
+    name = algorithm_name(algorithm)
+    kind = ALGORITHMS[name]
+    values = {key: getattr(algorithm, key) for key in setting_names(kind())}
+    plain = default_configuration("", name)
+    return dataclasses.replace(
+        plain, env_id=env_id, env_options=dict(env_options), algorithm=kind(**values)
+    )
+
+
+def algorithm_name(algorithm: Any) -> str:
+    for name, kind in ALGORITHMS.items():
+        if isinstance(algorithm, kind):
+            return name
+    raise SettingError(
+        f"algorithm = {algorithm!r} is not one of trimtab's: expected an instance of "
+        f"{', '.join(name.upper() for name in ALGORITHMS)}, such as trimtab.PPO()."
+    )
+
+
+def train_configuration(
+    configuration: Configuration, env: Any, run_dir: Path | str | None, progress: Progress
+) -> TrainedRun:
+    """Train a checked configuration in a new run folder."""
+    devices = planned_devices(configuration)
+    session = make_session(configuration, env, devices)
+    folder = RunFolder.create(
+        run_dir, configuration.env_id, configuration.algorithm_name, configuration.training.seed
+    )
+    with folder.lock():
+        folder.write_config(
+            training=dataclasses.asdict(configuration.training),
+            algorithm=dataclasses.asdict(configuration.algorithm),
+            environment={"id": configuration.env_id, "options": dict(configuration.env_options)},
+            algorithm_name=configuration.algorithm_name,
+            devices=dataclasses.asdict(devices),
+        )
+        return _run(session, folder, progress, resumed=False)
+
+
+def resume(path: Path | str, progress: Progress | None = None, **settings: Any) -> TrainedRun:
+    """Go on with a run from its latest checkpoint, as if it had never stopped."""
+    folder = RunFolder.open(path)
+    with folder.lock():
+        configuration = stored_configuration(folder).with_values(settings, "resume()").checked()
+        session = open_session(configuration, folder.read_config()["devices"])
+        return _run(session, folder, progress or Quiet(), resumed=True)
+
+
+def load(path: Path | str) -> TrainedRun:
+    """A run from its folder."""
+    return TrainedRun(RunFolder.open(path))
+
+
+def planned_devices(configuration: Configuration) -> DevicePlan:
+    """Choose devices and start JAX on them."""
+    training, algorithm = configuration.training, configuration.algorithm
+    sizes = algorithm.hidden_sizes
+    weights = 2 * sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    wanted = plan(
+        training.devices, training.num_envs, batch_size(training), algorithm.minibatches, weights
+    )
+    return start_jax(wanted)
+
+
+def make_session(configuration: Configuration, env: Any, devices: DevicePlan) -> Any:
+    from trimtab.algos.registry import algorithm_class
+    from trimtab.train.session import Session
+
+    make_algorithm = algorithm_class(configuration.algorithm_name)
+    algorithm = make_algorithm(
+        **{key: getattr(configuration.algorithm, key) for key in setting_names(configuration.algorithm)}
+    )
+    return Session.prepare(
+        env, algorithm, configuration.training, devices, configuration.env_options
+    )
+
+
+def open_session(configuration: Configuration, devices: Mapping[str, Any]) -> Any:
+    """The session of a stored run, on the devices that it was recorded with where there are any."""
+    started = start_jax(DevicePlan(**devices))
+    return make_session(configuration, configuration.env_id, started)
+
+
+def stored_configuration(folder: RunFolder) -> Configuration:
+    """The configuration in a run's folder."""
+    stored = folder.read_config()
+    name = stored["algorithm_name"]
+    environment = stored["environment"]
+    plain = default_configuration("", name)
+    whole = {**stored["training"], **stored["algorithm"]}
+    return dataclasses.replace(
+        plain.with_values(whole, str(folder.config_path)),
+        env_id=environment["id"],
+        env_options=environment.get("options", {}),
+    ).checked()
+
+
+def _run(session: Any, folder: RunFolder, progress: Progress, *, resumed: bool) -> TrainedRun:
+    from trimtab.train.session import run_session
+
+    outcome, compile_seconds = run_session(session, folder, progress, resumed=resumed)
+    timing = {"compile": compile_seconds, "train": outcome.seconds}
+    return TrainedRun(folder, outcome.stopped_by, timing)

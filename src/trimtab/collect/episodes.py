@@ -1,0 +1,108 @@
+"""Lanes, and the one place where the end of an episode is interpreted."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from trimtab.keys import Purpose, lane_streams
+from trimtab.ops.across import ALONE, Across
+from trimtab.spaces import to_environment
+from trimtab.types import Action, EnvState, JaxEnv, Metrics, Observation, Step
+
+
+class Finished(NamedTuple):
+    """What the episodes that ended in each lane came to; every array is [N]."""
+
+    count: Array
+    return_sum: Array
+    return_max: Array
+    return_min: Array
+    length_sum: Array
+
+    @classmethod
+    def none(cls, lanes: int) -> "Finished":
+        zeros, infinity = jnp.zeros(lanes), jnp.full(lanes, jnp.inf, jnp.float32)
+        return cls(zeros, zeros, -infinity, infinity, zeros)
+
+    def add(self, ended: Array, returns: Array, lengths: Array) -> "Finished":
+        return Finished(
+            self.count + ended,
+            self.return_sum + jnp.where(ended, returns, 0.0),
+            jnp.where(ended, jnp.maximum(self.return_max, returns), self.return_max),
+            jnp.where(ended, jnp.minimum(self.return_min, returns), self.return_min),
+            self.length_sum + jnp.where(ended, lengths, 0).astype(jnp.float32),
+        )
+
+    def metrics(self, across: Across = ALONE) -> Metrics:
+        """Over all lanes; NaN where no episode ended."""
+        sums = jnp.stack([self.count.sum(), self.return_sum.sum(), self.length_sum.sum()])
+        count, returns, lengths = across.sum(sums)
+        some = count > 0
+        return {
+            "rollout/episodes": count,
+            "rollout/return_mean": returns / jnp.where(some, count, jnp.nan),
+            "rollout/return_max": jnp.where(some, across.max(self.return_max.max()), jnp.nan),
+            "rollout/return_min": jnp.where(some, across.min(self.return_min.min()), jnp.nan),
+            "rollout/length_mean": lengths / jnp.where(some, count, jnp.nan),
+        }
+
+
+class Lanes(NamedTuple):
+    """N environments between two steps; every leaf is [N, ...]."""
+
+    index: Array  # a lane's global number: it names the lane's random streams
+    state: EnvState
+    obs: Observation
+    episode_return: Array
+    episode_length: Array
+    finished: Finished
+
+
+def start_lanes(env: JaxEnv, root: Array, index: Array) -> Lanes:
+    """Lanes at the first observation of their first episodes."""
+    keys = lane_streams(root, Purpose.FIRST_RESET, 0, index)
+    state, obs = jax.vmap(env.reset)(keys)
+    count = index.shape[0]
+    zeros = jnp.zeros(count)
+    return Lanes(index, state, obs, zeros, zeros.astype(jnp.int32), Finished.none(count))
+
+
+def step_lanes(
+    env: JaxEnv, lanes: Lanes, action: Action, step_keys: Array, reset_keys: Array, t: Array
+) -> tuple[Lanes, Step]:
+    """Step every lane, and begin a new episode in those whose episode ended.
+
+    A reset is not a step: it emits no transition. ``Step.next_obs`` is the successor that the
+    action led to, ``Step.obs`` what the policy sees next. If both flags are set, the task ended.
+    """
+    taken = jax.vmap(lambda one: to_environment(env.spec.action, one))(action)
+    state, after = jax.vmap(env.step)(step_keys, lanes.state, taken)
+    ended = after.terminated | after.truncated
+    truncated = after.truncated & ~after.terminated
+
+    def begin_anew() -> tuple[EnvState, Observation]:
+        fresh = jax.vmap(lambda key: env.reset(jax.random.fold_in(key, t)))(reset_keys)
+
+        def choose(new: Array, old: Array) -> Array:
+            return jnp.where(ended.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+        return jax.tree.map(choose, fresh, (state, after.obs))
+
+    # With few lanes most steps end no episode: a branch then saves the work of resetting.
+    state, obs = lax.cond(ended.any(), begin_anew, lambda: (state, after.obs))
+    returns = lanes.episode_return + after.reward
+    lengths = lanes.episode_length + 1
+    step = Step(obs, after.reward, after.terminated, truncated, after.obs)
+    return (
+        Lanes(
+            lanes.index,
+            state,
+            obs,
+            jnp.where(ended, 0.0, returns),
+            jnp.where(ended, 0, lengths),
+            lanes.finished.add(ended, returns, lengths),
+        ),
+        step,
+    )

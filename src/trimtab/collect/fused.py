@@ -1,0 +1,47 @@
+"""Rollouts from JAX environments, inside the compiled program."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from trimtab.collect.episodes import Lanes, step_lanes
+from trimtab.keys import Purpose, lane_streams
+from trimtab.types import JaxEnv, Rollout
+
+
+def collect_fused(
+    algorithm: Any, env: JaxEnv, actor: Any, lanes: Lanes, root: Array, update: Array, num_steps: int
+) -> tuple[Lanes, Rollout]:
+    """``num_steps`` steps in every lane: a rollout whose leaves are [T, N, ...].
+
+    The random numbers of a rollout are drawn before its scan, in one call for each lane.
+    """
+
+    def lane_keys(purpose: Purpose) -> Array:
+        return lane_streams(root, purpose, update, lanes.index)
+
+    noise = jax.vmap(lambda key: algorithm.noise(actor, key, num_steps), out_axes=1)(
+        lane_keys(Purpose.ACT)
+    )
+    step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps), out_axes=1)(
+        lane_keys(Purpose.STEP)
+    )
+    reset_keys = lane_keys(Purpose.RESET)
+
+    def one_step(lanes: Lanes, now: tuple[Array, Array, Array]) -> tuple[Lanes, Rollout]:
+        t, noise_now, step_keys_now = now
+        action, extras = jax.vmap(algorithm.act, in_axes=(None, 0, 0))(actor, lanes.obs, noise_now)
+        after, step = step_lanes(env, lanes, action, step_keys_now, reset_keys, t)
+        return after, Rollout(
+            obs=lanes.obs,
+            action=action,
+            reward=step.reward,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            next_obs=step.next_obs,
+            extras=extras,
+        )
+
+    return lax.scan(one_step, lanes, (jnp.arange(num_steps, dtype=jnp.int32), noise, step_keys))

@@ -1,0 +1,97 @@
+"""A run's whole configuration: environment, algorithm, settings, and where each came from.
+
+Precedence, lowest first: the settings' defaults, the environment's preset, a TOML file, then what
+is given by flag or keyword. Nothing here imports JAX.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trimtab.algos.settings import ALGORITHMS
+from trimtab.errors import SettingError, did_you_mean
+from trimtab.settings import checked, replaced
+from trimtab.train.config import TrainSettings, check_minibatches
+from trimtab.train.presets import preset
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Everything that decides what a run computes."""
+
+    env_id: str
+    env_options: Mapping[str, Any]
+    algorithm_name: str
+    training: TrainSettings
+    algorithm: Any  # the algorithm's settings
+
+    def checked(self) -> "Configuration":
+        """With values of the right types, or a SettingError that says what is wrong."""
+        training, algorithm = checked(self.training), checked(self.algorithm)
+        check_minibatches(training, algorithm.minibatches)
+        return dataclasses.replace(self, training=training, algorithm=algorithm)
+
+    def with_values(self, values: Mapping[str, Any], source: str) -> "Configuration":
+        """With ``values`` for settings of the run or of the algorithm, whichever has the name."""
+        of_run, of_algorithm = setting_names(self.training), setting_names(self.algorithm)
+        for name in values:
+            if name not in of_run and name not in of_algorithm:
+                raise SettingError(
+                    f"{source}: there is no setting {name!r}."
+                    f"{did_you_mean(name, [*of_run, *of_algorithm])}"
+                )
+        return dataclasses.replace(
+            self,
+            training=replaced(self.training, _only(values, of_run), source),
+            algorithm=replaced(self.algorithm, _only(values, of_algorithm), source),
+        )
+
+    def with_file(self, path: Path) -> "Configuration":
+        """With the settings of a TOML file: at its top, or in the algorithm's own table."""
+        tables = read_toml(path)
+        flat = {key: value for key, value in tables.items() if not isinstance(value, dict)}
+        for name, table in tables.items():
+            if isinstance(table, dict):
+                if name != self.algorithm_name:
+                    raise SettingError(
+                        f"{path}: there is no table [{name}] for a run of {self.algorithm_name}."
+                        f"{did_you_mean(name, [self.algorithm_name])}"
+                    )
+                flat |= table
+        return self.with_values(flat, str(path))
+
+
+def default_configuration(
+    env_id: str, algorithm_name: str, env_options: Mapping[str, Any] | None = None
+) -> Configuration:
+    """The defaults, with the environment's preset over them."""
+    if algorithm_name not in ALGORITHMS:
+        raise SettingError(
+            f"There is no algorithm {algorithm_name!r}: expected one of {', '.join(ALGORITHMS)}."
+            f"{did_you_mean(algorithm_name, ALGORITHMS)}"
+        )
+    of_run, of_algorithm = preset(env_id, algorithm_name)
+    plain = Configuration(
+        env_id, dict(env_options or {}), algorithm_name, TrainSettings(), ALGORITHMS[algorithm_name]()
+    )
+    return plain.with_values({**of_run, **of_algorithm}, f"the preset of {env_id}")
+
+
+def setting_names(settings: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(settings) if "help" in field.metadata]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's tables; a missing or malformed file is a SettingError."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"The configuration file {path} cannot be read: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"The configuration file {path} is not valid TOML: {error}.") from None
+
+
+def _only(values: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in names}

@@ -1,0 +1,49 @@
+"""Running mean and variance (Welford 1962; merged as in Chan et al. 1979)."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from trimtab.ops.across import ALONE, Across
+
+
+class Running(NamedTuple):
+    """Count, mean and sum of squared deviations of what was seen; arrays have the item's shape."""
+
+    count: Array
+    mean: Array
+    squares: Array
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...]) -> "Running":
+        return cls(jnp.zeros((), jnp.float32), jnp.zeros(shape), jnp.zeros(shape))
+
+    def merge(self, items: Array, across: Across = ALONE) -> "Running":
+        """Statistics of what was seen before together with ``items`` [B, ...] of every device.
+
+            n = n_a + n_b,   δ = mean_b − mean_a
+            mean = mean_a + δ n_b / n
+            squares = squares_a + squares_b + δ² n_a n_b / n
+        """
+        fresh = jnp.float32(items.shape[0] * across.devices)
+        mean = across.mean(items.mean(axis=0))
+        squares = across.mean(((items - mean) ** 2).sum(axis=0)) * jnp.float32(across.devices)
+        count = self.count + fresh
+        delta = mean - self.mean
+        return Running(
+            count,
+            self.mean + delta * (fresh / count),
+            self.squares + squares + delta**2 * (self.count * fresh / count),
+        )
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviation; 1 before anything was seen and for features that never change."""
+        variance = self.squares / jnp.maximum(self.count, 1.0)
+        constant = variance <= 1e-12
+        return jnp.where(constant, 1.0, jnp.sqrt(jnp.where(constant, 1.0, variance)))
+
+    def normalize(self, item: Array, limit: float = 10.0) -> Array:
+        """``(item − mean) / deviation``, clipped to ±limit."""
+        return ((item - self.mean) / self.deviation).clip(-limit, limit)

@@ -1,0 +1,52 @@
+"""The settings of a run, apart from those of its algorithm. No JAX here: see ``settings``."""
+
+import dataclasses
+
+from trimtab.errors import SettingError
+from trimtab.settings import setting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How long, on how many lanes, with which seed, and what is recorded on the way."""
+
+    seed: int = setting(0, "root of all random numbers", at_least=0, at_most=2**31 - 1)
+    total_steps: int = setting(
+        500_000, "environment steps to train for; rounded up to whole updates", at_least=1
+    )
+    num_envs: int = setting(32, "environments (lanes) stepped in parallel: N", at_least=1)
+    num_steps: int = setting(32, "steps that each lane takes before an update: T", at_least=1)
+    eval_every: int = setting(
+        0, "updates between evaluations; 0 chooses about five in a run", at_least=0
+    )
+    eval_episodes: int = setting(10, "episodes in each evaluation while training", at_least=1)
+    checkpoint_every: int = setting(
+        0, "updates between checkpoints; 0 saves one with each evaluation", at_least=0
+    )
+    devices: str = setting(
+        "auto", "devices that the lanes are shared over: auto, or a whole number"
+    )
+
+
+def batch_size(settings: TrainSettings) -> int:
+    """Transitions in one rollout, N×T."""
+    return settings.num_envs * settings.num_steps
+
+
+def num_updates(settings: TrainSettings) -> int:
+    """Updates in the run: the steps asked for, rounded up to whole rollouts."""
+    return -(-settings.total_steps // batch_size(settings))
+
+
+def check_minibatches(settings: TrainSettings, minibatches: int) -> None:
+    """Every transition is in exactly one minibatch: N×T must divide."""
+    batch = batch_size(settings)
+    if batch % minibatches == 0:
+        return
+    divisors = [d for d in range(1, min(batch, 65_536) + 1) if batch % d == 0]
+    near = sorted(sorted(divisors, key=lambda d: abs(d - minibatches))[:3])
+    raise SettingError(
+        f"num_envs × num_steps = {settings.num_envs} × {settings.num_steps} = {batch} transitions "
+        f"cannot be split into minibatches = {minibatches} equal parts. "
+        f"Nearest that divide: {', '.join(map(str, near))}."
+    )

@@ -1,0 +1,108 @@
+"""Evaluation: whole episodes, on lanes and random streams of their own."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from trimtab.collect.episodes import Lanes, start_lanes, step_lanes
+from trimtab.keys import Purpose, lane_streams
+from trimtab.types import JaxEnv
+
+# Environments without a time limit are given up after this many steps.
+LONGEST_EPISODE = 10_000
+
+
+class Episodes(NamedTuple):
+    """One first episode of each evaluation lane; arrays are [episodes]."""
+
+    returns: Array
+    lengths: Array
+    ended: Array  # False where the episode was given up at LONGEST_EPISODE
+
+
+def make_evaluator(
+    env: JaxEnv, episodes: int, deterministic: bool
+) -> Callable[[Any, Any, Array], Episodes]:
+    """A jitted ``evaluate(algorithm, learner, root) -> Episodes``.
+
+    ``root`` names the random streams; training uses none that can be reached from it. Each lane
+    plays its first episode only, so that short episodes do not count more often than long ones.
+    """
+    longest = env.spec.max_episode_steps or LONGEST_EPISODE
+
+    def evaluate(algorithm: Any, learner: Any, root: Array) -> Episodes:
+        actor = algorithm.actor(learner)
+        index = jnp.arange(episodes, dtype=jnp.int32)
+        act_keys = lane_streams(root, Purpose.ACT, 0, index)
+        step_keys = lane_streams(root, Purpose.STEP, 0, index)
+        reset_keys = lane_streams(root, Purpose.RESET, 0, index)
+
+        def act(obs: Any, key: Array) -> Any:
+            if deterministic:
+                return algorithm.best_action(actor, obs)
+            return algorithm.act(actor, obs, algorithm.noise(actor, key, 1)[0])[0]
+
+        def fold(keys: Array, t: Array) -> Array:
+            return jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
+
+        def one_step(carry: tuple[Array, Lanes, Episodes]) -> tuple[Array, Lanes, Episodes]:
+            t, lanes, result = carry
+            action = jax.vmap(act)(lanes.obs, fold(act_keys, t))
+            lanes, step = step_lanes(env, lanes, action, fold(step_keys, t), reset_keys, t)
+            going = ~result.ended
+            return (
+                t + 1,
+                lanes,
+                Episodes(
+                    result.returns + jnp.where(going, step.reward, 0.0),
+                    result.lengths + going,
+                    result.ended | step.terminated | step.truncated,
+                ),
+            )
+
+        def going_on(carry: tuple[Array, Lanes, Episodes]) -> Array:
+            t, _, result = carry
+            return (t < longest) & ~result.ended.all()
+
+        none = Episodes(
+            jnp.zeros(episodes), jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)
+        )
+        start = (jnp.int32(0), start_lanes(env, root, index), none)
+        return lax.while_loop(going_on, one_step, start)[2]
+
+    return jax.jit(evaluate)
+
+
+def summary(episodes: Episodes) -> dict[str, float]:
+    """The figures that describe a set of episodes."""
+    returns = np.asarray(episodes.returns, np.float64)
+    low, high = np.percentile(returns, [25, 75])
+    return {
+        "mean": float(returns.mean()),
+        "median": float(np.median(returns)),
+        "std": float(returns.std()),
+        "standard_error": standard_error(returns),
+        "iqr": float(high - low),
+        "iqm": interquartile_mean(returns),
+        "min": float(returns.min()),
+        "max": float(returns.max()),
+        "length_mean": float(np.asarray(episodes.lengths).mean()),
+        "unfinished": int((~np.asarray(episodes.ended)).sum()),
+        "episodes": len(returns),
+    }
+
+
+def standard_error(returns: np.ndarray) -> float:
+    """Of the mean: s / √n with the unbiased s; 0 for a single episode, of which nothing is known."""
+    return float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else 0.0
+
+
+def interquartile_mean(values: np.ndarray) -> float:
+    """The mean of the middle half: a quarter of the values is cut off at each end."""
+    ordered = np.sort(values)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())

@@ -1,0 +1,49 @@
+"""How much memory a run will take, before any of it is taken."""
+
+import math
+import os
+from typing import Any
+
+import jax
+
+from trimtab.errors import SettingError
+
+# A rollout is held once as collected, once flattened and once shuffled.
+ROLLOUT_COPIES = 3
+
+
+def tree_bytes(tree: Any) -> int:
+    """Bytes in the arrays, or the shapes of arrays, of a tree."""
+    leaves = jax.tree.leaves(tree)
+    return sum(math.prod(leaf.shape) * getattr(leaf.dtype, "itemsize", 4) for leaf in leaves)
+
+
+def available_bytes() -> int | None:
+    """Memory that this machine could give, or None where that is unknown."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def check_memory(lanes: Any, rollout: Any, num_envs: int, num_steps: int) -> None:
+    """Refuse a run whose rollout would not fit; arguments may be shapes only."""
+    available = available_bytes()
+    needed = tree_bytes(lanes) + ROLLOUT_COPIES * tree_bytes(rollout)
+    if available is None or needed <= available:
+        return
+    fitting = max(1, int(num_envs * available / needed / 2))
+    raise SettingError(
+        f"num_envs × num_steps = {num_envs:,} × {num_steps:,} needs about {size_words(needed)} of "
+        f"memory for one rollout; {size_words(available)} is free. "
+        f"num_envs = {2 ** int(math.log2(fitting)):,} would fit."
+    )
+
+
+def size_words(size: float) -> str:
+    """12 MB, 3.4 GB."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"

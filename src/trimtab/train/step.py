@@ -1,0 +1,107 @@
+"""One update, and many of them in one compiled call: ``Run -> (Run, Metrics)``."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import AxisType, Mesh, PartitionSpec
+
+from trimtab.collect.episodes import Finished, Lanes, start_lanes
+from trimtab.collect.fused import collect_fused
+from trimtab.keys import Purpose, stream
+from trimtab.ops.across import ALONE, Across
+from trimtab.types import JaxEnv, Metrics, Rollout
+
+LANES_AXIS = "lanes"
+FAULT_METRIC = "rollout/fault"
+
+
+class Run(NamedTuple):
+    """All that changes in a run, and so all that a checkpoint holds."""
+
+    learner: Any
+    lanes: Lanes
+    root: Array  # the root key: never changes, and every random number follows from it
+    update: Array  # updates done
+
+
+def begin(algorithm: Any, env: JaxEnv, num_envs: int, root: Array) -> Run:
+    """A run before its first update."""
+    learner = algorithm.init(stream(root, Purpose.INIT), env.spec)
+    lanes = start_lanes(env, root, jnp.arange(num_envs, dtype=jnp.int32))
+    return Run(learner, lanes, root, jnp.int32(0))
+
+
+def one_update(
+    algorithm: Any, env: JaxEnv, num_steps: int, run: Run, across: Across = ALONE
+) -> tuple[Run, Metrics]:
+    """Collect a rollout, then learn from it."""
+    actor = algorithm.actor(run.learner)
+    started = run.lanes._replace(finished=Finished.none(run.lanes.index.shape[0]))
+    lanes, rollout = collect_fused(
+        algorithm, env, actor, started, run.root, run.update, num_steps
+    )
+    shuffle_key = stream(run.root, Purpose.SHUFFLE, run.update)
+    learner, metrics = algorithm.update(run.learner, rollout, shuffle_key, across)
+    metrics |= lanes.finished.metrics(across)
+    metrics[FAULT_METRIC] = first_fault(rollout, lanes.index, across)
+    return Run(learner, lanes, run.root, run.update + 1), metrics
+
+
+def first_fault(rollout: Rollout, index: Array, across: Across) -> Array:
+    """(step, lane) of the first observation or reward that is not finite, or (−1, −1)."""
+    steps, lanes = rollout.reward.shape
+    bad = ~jnp.isfinite(rollout.reward)
+    for seen in (rollout.obs, rollout.next_obs):
+        if jnp.issubdtype(seen.dtype, jnp.floating):
+            bad |= ~jnp.isfinite(seen).reshape(steps, lanes, -1).all(axis=-1)
+    row = jnp.argmax(bad)  # the first in time, then in lane
+    here = jnp.where(bad.any(), jnp.stack([row // lanes, index[row % lanes]]), -1)
+    return across.max(here.astype(jnp.int32))
+
+
+def make_step(
+    env: JaxEnv, num_steps: int, capacity: int, mesh: Mesh | None
+) -> Callable[[Any, Run, Array], tuple[Run, Metrics]]:
+    """A jitted ``step(algorithm, run, count) -> (run, metrics)`` of ``count`` updates.
+
+    ``count`` may be any number up to ``capacity`` without compiling again. Metrics are
+    [capacity, ...]; rows past ``count`` hold nothing.
+    """
+    across = ALONE if mesh is None else Across(LANES_AXIS, mesh.size)
+
+    def step(algorithm: Any, run: Run, count: Array) -> tuple[Run, Metrics]:
+        def update(run: Run) -> tuple[Run, Metrics]:
+            return one_update(algorithm, env, num_steps, run, across)
+
+        shapes = jax.eval_shape(update, run)[1]
+        empty = jax.tree.map(lambda one: jnp.zeros((capacity, *one.shape), one.dtype), shapes)
+
+        def body(row: Array, carry: tuple[Run, Metrics]) -> tuple[Run, Metrics]:
+            run, metrics = update(carry[0])
+            return run, jax.tree.map(lambda all_, one: all_.at[row].set(one), carry[1], metrics)
+
+        return lax.fori_loop(0, count, body, (run, empty))
+
+    if mesh is None:
+        return jax.jit(step)
+    shared, split = PartitionSpec(), PartitionSpec(LANES_AXIS)
+    layout = Run(shared, split, shared, shared)  # pyright: ignore[reportArgumentType]
+    return jax.jit(
+        jax.shard_map(
+            step,
+            mesh=mesh,
+            in_specs=(shared, layout, shared),
+            out_specs=(layout, shared),
+            check_vma=False,
+        )
+    )
+
+
+def lanes_mesh(devices: int) -> Mesh | None:
+    """A mesh over that many devices, or None for one."""
+    if devices == 1:
+        return None
+    return jax.make_mesh((devices,), (LANES_AXIS,), (AxisType.Auto,))
