@@ -96,13 +96,18 @@ class GymnaxEnv:
 
     @staticmethod
     def make(env_id: str, **options: Any) -> "GymnaxEnv":
-        """The gymnax environment of that id; options go to its constructor or its parameters."""
+        """The gymnax environment of that id; options go to its constructor or its parameters.
+
+        ``max_episode_steps`` is its ``max_steps_in_episode``, by the name it has elsewhere.
+        """
         factory = import_gymnax().registration._registry[env_id]
         accepted = set(inspect.signature(factory).parameters)
         with jax.numpy_dtype_promotion("standard"):
             environment = factory(**{k: v for k, v in options.items() if k in accepted})
             params = environment.default_params
-        known = sorted(accepted | {field.name for field in dataclasses.fields(params)})
+        renamed = {"max_steps_in_episode": "max_episode_steps"}
+        fields = {field.name for field in dataclasses.fields(params)}
+        known = sorted(accepted | {renamed.get(name, name) for name in fields})
         for name in options:
             if name not in known:
                 raise SettingError(
@@ -110,6 +115,8 @@ class GymnaxEnv:
                     f"It has {', '.join(known)}."
                 )
         changes = {k: v for k, v in options.items() if k not in accepted}
+        if "max_episode_steps" in changes:
+            changes["max_steps_in_episode"] = changes.pop("max_episode_steps")
         return GymnaxEnv.of(environment, params.replace(**changes), env_id)
 
     @staticmethod

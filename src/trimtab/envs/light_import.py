@@ -45,7 +45,8 @@ class _LatePackage(types.ModuleType):
         if "_hidden_path" not in self.__dict__:
             raise AttributeError(name)
         self.__dict__["__path__"] = self.__dict__.pop("_hidden_path")
-        self.__class__ = types.ModuleType  # from here on an ordinary module
+        # From here on an ordinary module.
+        self.__class__ = types.ModuleType  # pyright: ignore[reportAttributeAccessIssue]
         spec = self.__spec__
         assert spec is not None and spec.loader is not None
         spec.loader.exec_module(self)
