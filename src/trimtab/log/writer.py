@@ -59,6 +59,8 @@ def from_json(value: Any) -> Any:
 
 
 def _encode(record: Mapping[str, Any]) -> bytes:
+    if not isinstance(record, Mapping):
+        raise TypeError(f"{record!r} is not a record: expected a list of mappings.")
     text = json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # A lone surrogate, as in the name of a file that is not UTF-8, has no UTF-8 form of its own.
     return text.encode("utf-8", errors="backslashreplace") + b"\n"
@@ -137,11 +139,7 @@ class JsonLines:
         """Bytes up to the end of the last whole line: what a checkpoint notes for a resume."""
         return self._offset
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add one record."""
-        self.extend([record])
-
-    def extend(self, records: Iterable[Mapping[str, Any]]) -> None:
+    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Add a batch of records: all of them, or none if the write fails."""
         self._require_open()
         data = memoryview(b"".join(_encode(record) for record in records))

@@ -25,8 +25,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_append_and_read_back(path: Path):
     with JsonLines(path) as lines:
-        lines.append({"update": 1, "text": "a\nb é"})
-        lines.extend([{"update": 2}, {"update": 3}])
+        lines.append([{"update": 1, "text": "a\nb é"}])
+        lines.append([{"update": 2}, {"update": 3}])
         assert path.stat().st_size == lines.offset  # on the file before it is closed
     assert read_jsonl(path) == [{"update": 1, "text": "a\nb é"}, {"update": 2}, {"update": 3}]
     assert path.read_bytes().count(b"\n") == 3
@@ -34,16 +34,16 @@ def test_append_and_read_back(path: Path):
 
 def test_opening_again_appends(path: Path):
     with JsonLines(path) as lines:
-        lines.append({"a": 1})
+        lines.append([{"a": 1}])
     with JsonLines(path) as lines:
         assert lines.offset == path.stat().st_size
-        lines.append({"a": 2})
+        lines.append([{"a": 2}])
     assert read_jsonl(path) == [{"a": 1}, {"a": 2}]
 
 
 def test_numbers_that_json_lacks(path: Path):
     with JsonLines(path) as lines:
-        lines.append({"x": math.nan, "y": [math.inf, -math.inf], "z": {"w": np.float32("nan")}})
+        lines.append([{"x": math.nan, "y": [math.inf, -math.inf], "z": {"w": np.float32("nan")}}])
 
     def refuse(constant: str) -> Any:
         raise AssertionError(f"not standard JSON: {constant}")
@@ -57,18 +57,17 @@ def test_numbers_that_json_lacks(path: Path):
 
 def test_numpy_and_jax_values(path: Path):
     with JsonLines(path) as lines:
-        lines.append(
-            {
-                "float32": np.float32(0.1),
-                "int64": np.int64(2**62),
-                "bool": np.bool_(True),
-                "jax": jnp.float32(0.1),
-                "bfloat16": jnp.asarray(1.5, jnp.bfloat16),
-                "array": jnp.arange(3),
-                "path": Path("a") / "b",
-                "tuple": (1, None),
-            }
-        )
+        record = {
+            "float32": np.float32(0.1),
+            "int64": np.int64(2**62),
+            "bool": np.bool_(True),
+            "jax": jnp.float32(0.1),
+            "bfloat16": jnp.asarray(1.5, jnp.bfloat16),
+            "array": jnp.arange(3),
+            "path": Path("a") / "b",
+            "tuple": (1, None),
+        }
+        lines.append([record])
     (record,) = read_jsonl(path)
     assert np.float32(record["float32"]) == np.float32(0.1)
     assert record["int64"] == 2**62
@@ -89,13 +88,20 @@ def test_every_float_survives(value: float):
 def test_an_unwritable_value_is_named_and_writes_nothing(path: Path):
     with JsonLines(path) as lines:
         with pytest.raises(TypeError, match="of type object cannot be written as JSON"):
-            lines.extend([{"a": 1}, {"a": object()}])
+            lines.append([{"a": 1}, {"a": object()}])
         assert lines.offset == path.stat().st_size == 0
+
+
+def test_a_record_without_its_list_is_refused(path: Path):
+    record: Any = {"update": 1}
+    with JsonLines(path) as lines, pytest.raises(TypeError, match="'update' is not a record"):
+        lines.append(record)
+    assert read_jsonl(path) == []
 
 
 def test_text_that_is_not_unicode_is_escaped(path: Path):
     with JsonLines(path) as lines:
-        lines.append({"name": "a\udc80"})
+        lines.append([{"name": "a\udc80"}])
     assert read_jsonl(path) == [{"name": "a\udc80"}]
 
 
@@ -105,7 +111,7 @@ def test_a_torn_last_line_is_ignored_and_then_removed(path: Path, torn: bytes):
     assert read_jsonl(path) == [{"a": 1}]
     with JsonLines(path) as lines:
         assert lines.offset == 8
-        lines.append({"a": 3})
+        lines.append([{"a": 3}])
     assert read_jsonl(path) == [{"a": 1}, {"a": 3}]
 
 
@@ -126,27 +132,29 @@ def test_damage_in_the_middle_is_named(path: Path, damage: bytes):
 
 def test_read_last_reads_only_the_end(path: Path):
     with JsonLines(path) as lines:
-        lines.extend({"update": update} for update in range(1000))
+        lines.append({"update": update} for update in range(1000))
     assert [record["update"] for record in read_last(path, tail_bytes=40)] == [998, 999]
     assert len(read_last(path)) == 1000
 
 
 def test_truncate_for_a_resume(path: Path):
     with JsonLines(path) as lines:
-        lines.append({"a": 1})
+        lines.append([{"a": 1}])
         offset = lines.offset
-        lines.append({"a": 2})
+        lines.append([{"a": 2}])
         lines.truncate(offset)
         assert lines.offset == offset
-        lines.append({"a": 3})
+        lines.append([{"a": 3}])
         lines.sync()
     assert read_jsonl(path) == [{"a": 1}, {"a": 3}]
 
 
-@pytest.mark.parametrize(("offset", "words"), [(99, "holds 8 bytes"), (-1, "holds 8"), (3, "byte 3")])
+@pytest.mark.parametrize(
+    ("offset", "words"), [(99, "holds 8 bytes"), (-1, "holds 8"), (3, "byte 3")]
+)
 def test_truncate_where_no_line_ends_is_refused(path: Path, offset: int, words: str):
     with JsonLines(path) as lines:
-        lines.append({"a": 1})
+        lines.append([{"a": 1}])
         with pytest.raises(RunFolderError, match=words):
             lines.truncate(offset)
         assert lines.offset == path.stat().st_size == 8
@@ -163,13 +171,13 @@ def test_a_full_disk_raises_and_leaves_no_torn_line(path: Path, monkeypatch: pyt
         return real_write(descriptor, data[:5])
 
     with JsonLines(path) as lines:
-        lines.append({"a": 1})
+        lines.append([{"a": 1}])
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", write_some_then_fail)
             with pytest.raises(OSError, match="No space left"):
-                lines.append({"a": 2})
+                lines.append([{"a": 2}])
         assert path.read_bytes() == b'{"a":1}\n'
-        lines.append({"a": 3})  # there is room again
+        lines.append([{"a": 3}])  # there is room again
     assert read_jsonl(path) == [{"a": 1}, {"a": 3}]
 
 
@@ -190,9 +198,9 @@ def test_a_torn_line_that_could_not_be_removed_goes_later(
             patch.setattr(os, "write", tear)
             patch.setattr(os, "ftruncate", refuse)
             with pytest.raises(OSError, match="Input/output"):
-                lines.append({"a": 1})
+                lines.append([{"a": 1}])
         assert read_jsonl(path) == []
-        lines.append({"a": 2})
+        lines.append([{"a": 2}])
     assert read_jsonl(path) == [{"a": 2}]
 
 
@@ -200,7 +208,7 @@ def test_a_short_write_is_continued(path: Path, monkeypatch: pytest.MonkeyPatch)
     real_write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: real_write(descriptor, data[:3]))
     with JsonLines(path) as lines:
-        lines.extend([{"a": 1}, {"b": 2}])
+        lines.append([{"a": 1}, {"b": 2}])
     assert read_jsonl(path) == [{"a": 1}, {"b": 2}]
 
 
@@ -208,6 +216,6 @@ def test_use_after_close_is_a_sentence(path: Path):
     lines = JsonLines(path)
     lines.close()
     lines.close()
-    for use in (lambda: lines.append({}), lambda: lines.truncate(0), lines.sync):
+    for use in (lambda: lines.append([{}]), lambda: lines.truncate(0), lines.sync):
         with pytest.raises(ValueError, match="was closed"):
             use()
