@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
@@ -9,10 +10,11 @@ from typing import Any, final
 import numpy as np
 
 from trimtab.algos.settings import ALGORITHMS
-from trimtab.configuration import Configuration, default_configuration, setting_names
+from trimtab.configuration import Configuration, default_configuration
 from trimtab.errors import SettingError
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.writer import read_jsonl
+from trimtab.settings import setting_names
 from trimtab.train.config import batch_size
 from trimtab.train.devices import DevicePlan, plan, start_jax
 from trimtab.train.rundir import RunFolder
@@ -22,7 +24,12 @@ from trimtab.train.rundir import RunFolder
 class TrainedRun:
     """A run folder, and what can be done with the policy in it."""
 
-    def __init__(self, folder: RunFolder, stopped_by: str | None = None, timing: Mapping[str, float] | None = None):
+    def __init__(
+        self,
+        folder: RunFolder,
+        stopped_by: str | None = None,
+        timing: Mapping[str, float] | None = None,
+    ):
         self.folder = folder
         self.stopped_by = stopped_by  # the signal that ended training early, if one did
         self.timing = dict(timing or {})  # seconds of compiling and of training, if just trained
@@ -196,7 +203,7 @@ def planned_devices(configuration: Configuration) -> DevicePlan:
     """Choose devices and start JAX on them."""
     training, algorithm = configuration.training, configuration.algorithm
     sizes = algorithm.hidden_sizes
-    weights = 2 * sum(a * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    weights = 2 * sum(a * b for a, b in itertools.pairwise(sizes))
     wanted = plan(
         training.devices, training.num_envs, batch_size(training), algorithm.minibatches, weights
     )
@@ -208,9 +215,8 @@ def make_session(configuration: Configuration, env: Any, devices: DevicePlan) ->
     from trimtab.train.session import Session
 
     make_algorithm = algorithm_class(configuration.algorithm_name)
-    algorithm = make_algorithm(
-        **{key: getattr(configuration.algorithm, key) for key in setting_names(configuration.algorithm)}
-    )
+    settings = configuration.algorithm
+    algorithm = make_algorithm(**{key: getattr(settings, key) for key in setting_names(settings)})
     return Session.prepare(
         env, algorithm, configuration.training, devices, configuration.env_options
     )

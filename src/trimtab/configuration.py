@@ -12,7 +12,7 @@ from typing import Any
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.errors import SettingError, did_you_mean
-from trimtab.settings import checked, replaced
+from trimtab.settings import checked, replaced, setting_names
 from trimtab.train.config import TrainSettings, check_minibatches
 from trimtab.train.presets import preset
 
@@ -73,14 +73,10 @@ def default_configuration(
             f"{did_you_mean(algorithm_name, ALGORITHMS)}"
         )
     of_run, of_algorithm = preset(env_id, algorithm_name)
-    plain = Configuration(
-        env_id, dict(env_options or {}), algorithm_name, TrainSettings(), ALGORITHMS[algorithm_name]()
-    )
+    algorithm = ALGORITHMS[algorithm_name]()
+    options = dict(env_options or {})
+    plain = Configuration(env_id, options, algorithm_name, TrainSettings(), algorithm)
     return plain.with_values({**of_run, **of_algorithm}, f"the preset of {env_id}")
-
-
-def setting_names(settings: Any) -> list[str]:
-    return [field.name for field in dataclasses.fields(settings) if "help" in field.metadata]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ described in one place. Nothing here imports JAX: the command line must answer b
 
 import dataclasses
 import math
+import numbers
 import types
 import typing
 from collections.abc import Mapping
@@ -25,15 +26,16 @@ class Bounds:
 
     def __str__(self) -> str:
         words = [
-            f"{name.replace('_', ' ')} {value:g}"
+            f"{name.replace('_', ' ')} {value if isinstance(value, int) else f'{value:g}'}"
             for name, value in dataclasses.asdict(self).items()
             if value is not None
         ]
         return " and ".join(words)
 
     def admit(self, value: float) -> bool:
+        # math.isfinite would overflow on a large int; every int is finite.
         return (
-            math.isfinite(value)
+            (isinstance(value, int) or math.isfinite(value))
             and (self.above is None or value > self.above)
             and (self.at_least is None or value >= self.at_least)
             and (self.below is None or value < self.below)
@@ -74,9 +76,38 @@ def type_words(kind: Any) -> str:
     if get_origin(kind) in (typing.Union, types.UnionType):
         return " or ".join(type_words(part) for part in get_args(kind))
     if get_origin(kind) is tuple:
-        return f"a list of {type_words(get_args(kind)[0])}s"
-    names = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-    return "nothing" if kind is type(None) else names.get(kind, str(kind))
+        return f"a list of {type_words(get_args(kind)[0]).removeprefix('a ')}s"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return "none" if kind is type(None) else names.get(kind, str(kind))
+
+
+def expectation(kind: Any, bounds: Bounds) -> str:
+    """What a setting takes: a number above 0 and at most 1."""
+    each = ", each" if get_origin(kind) is tuple and str(bounds) else ""
+    return f"{type_words(kind)}{each} {bounds}".rstrip()
+
+
+def from_text(text: str, kind: Any) -> Any:
+    """The value that a flag's text stands for; ValueError when it is no ``kind``."""
+    if get_origin(kind) in (typing.Union, types.UnionType):
+        for part in get_args(kind):
+            try:
+                return from_text(text, part)
+            except ValueError:
+                continue
+        raise ValueError
+    if get_origin(kind) is Literal:
+        return coerce({str(choice): choice for choice in get_args(kind)}.get(text, text), kind)
+    if kind is type(None):
+        return coerce(None if text.lower() == "none" else text, kind)
+    if kind is bool:
+        return coerce({"true": True, "false": False}.get(text.lower(), text), kind)
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            return coerce(float(text), int)  # 1e6 is how many people write a million
+    return coerce(float(text) if kind is float else text, kind)
 
 
 def coerce(value: Any, kind: Any) -> Any:
@@ -100,8 +131,14 @@ def coerce(value: Any, kind: Any) -> Any:
         if value is None:
             return None
         raise ValueError
-    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+    # The abstract types are those of numpy's scalars too; bool is one of them, and is not meant.
+    if kind is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError from None
+    if kind is int and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)
     if type(value) is kind:
@@ -109,39 +146,45 @@ def coerce(value: Any, kind: Any) -> Any:
     raise ValueError
 
 
+def valid(given: str, value: Any, kind: Any, bounds: Bounds) -> Any:
+    """``value`` as ``kind`` and within ``bounds``, or a SettingError that begins with ``given``."""
+    try:
+        coerced = coerce(value, kind)
+    except ValueError:
+        choices = [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
+        raise SettingError(
+            f"{given} is not valid: expected {expectation(kind, bounds)}."
+            f"{did_you_mean(str(value), choices)}"
+        ) from None
+    for item in coerced if isinstance(coerced, tuple) else (coerced,):
+        number = isinstance(item, (int, float)) and not isinstance(item, bool)
+        if number and not bounds.admit(item):
+            expected = expectation(kind, bounds) if str(bounds) else "a finite number"
+            raise SettingError(f"{given} is out of bounds: expected {expected}.")
+    return coerced
+
+
 def checked(instance: Any) -> Any:
     """``instance`` with its values coerced to their types, or a SettingError that says why not."""
-    changes = {}
+    values = {name: getattr(instance, name) for name in setting_names(instance)}
+    return replaced(instance, values)
+
+
+def replaced(instance: Any, values: Mapping[str, Any], source: str = "") -> Any:
+    """``instance`` with ``values``, coerced to their types; errors name the ``source``."""
+    known = setting_names(instance)
+    prefix = f"{source}: " if source else ""
+    fields = {field.name: field for field in dataclasses.fields(instance)}
     kinds = field_types(type(instance))
-    for field in dataclasses.fields(instance):
-        value = getattr(instance, field.name)
-        if "help" not in field.metadata:
-            continue
-        try:
-            changes[field.name] = coerce(value, kinds[field.name])
-        except ValueError:
-            expected = type_words(kinds[field.name])
-            raise SettingError(
-                f"{field.name} = {value!r} is not valid: expected {expected}."
-            ) from None
-        bounds: Bounds = field.metadata["bounds"]
-        items = value if isinstance(value, (list, tuple)) else [value]
-        for item in items:
-            number = isinstance(item, (int, float)) and not isinstance(item, bool)
-            if number and not bounds.admit(item):
-                expected = str(bounds) or "a finite number"
-                raise SettingError(
-                    f"{field.name} = {item!r} is out of bounds: expected {expected}."
-                )
+    changes = {}
+    for name, value in values.items():
+        if name not in known:
+            raise SettingError(f"{prefix}there is no setting {name!r}.{did_you_mean(name, known)}")
+        bounds = fields[name].metadata["bounds"]
+        changes[name] = valid(f"{prefix}{name} = {value!r}", value, kinds[name], bounds)
     return dataclasses.replace(instance, **changes)
 
 
-def replaced(instance: Any, values: Mapping[str, Any], source: str) -> Any:
-    """``instance`` with ``values``; a name it does not have is an error that names ``source``."""
-    known = [field.name for field in dataclasses.fields(instance) if "help" in field.metadata]
-    for name in values:
-        if name not in known:
-            raise SettingError(
-                f"{source}: there is no setting {name!r}.{did_you_mean(name, known)}"
-            )
-    return dataclasses.replace(instance, **values)
+def setting_names(instance: Any) -> list[str]:
+    """The names of the settings among the fields of a dataclass."""
+    return [field.name for field in dataclasses.fields(instance) if "help" in field.metadata]
