@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from trimtab.algos.schedules import scheduled
 from trimtab.algos.settings import PPOSettings
-from trimtab.algos.sgd import Adam, minibatch_epochs
+from trimtab.algos.sgd import Adam, AdamState, minibatch_epochs
 from trimtab.errors import SettingError
 from trimtab.nets.actor_critic import ActorCritic
 from trimtab.nets.flat import Flat, joined
@@ -25,7 +24,6 @@ from trimtab.ops.across import ALONE, Across
 from trimtab.ops.returns import advantages_of_lanes
 from trimtab.ops.rows import evaluate_where
 from trimtab.ops.running import Running
-from trimtab.settings import checked
 from trimtab.spaces import Box, EnvSpec
 from trimtab.types import Action, Metrics, Observation, Rollout
 
@@ -41,7 +39,7 @@ class Learner(NamedTuple):
     """Everything that learning changes."""
 
     parameters: Flat
-    optimiser: optax.OptState
+    optimiser: AdamState
     observations: Running | None  # statistics with which observations are normalised
     updates: Array
 
@@ -230,7 +228,7 @@ class PPO(PPOSettings):
 
     def at(self, updates: Array) -> "PPO":
         """This PPO with its scheduled numbers as they are after ``updates`` updates."""
-        progress = updates / self.total_updates
+        progress = updates.astype(jnp.float32) / self.total_updates
         rate = scheduled(self.learning_rate, self.learning_rate_schedule, progress)
         return dataclasses.replace(self, learning_rate=rate)
 

@@ -28,7 +28,7 @@ class Finished(NamedTuple):
 
     def add(self, ended: Array, returns: Array, lengths: Array) -> "Finished":
         return Finished(
-            self.count + ended,
+            self.count + ended.astype(jnp.float32),
             self.return_sum + jnp.where(ended, returns, 0.0),
             jnp.where(ended, jnp.maximum(self.return_max, returns), self.return_max),
             jnp.where(ended, jnp.minimum(self.return_min, returns), self.return_min),

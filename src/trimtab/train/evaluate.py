@@ -59,7 +59,7 @@ def make_evaluator(
                 lanes,
                 Episodes(
                     result.returns + jnp.where(going, step.reward, 0.0),
-                    result.lengths + going,
+                    result.lengths + going.astype(jnp.int32),
                     result.ended | step.terminated | step.truncated,
                 ),
             )
