@@ -117,20 +117,29 @@ class GymnaxEnv:
         changes = {k: v for k, v in options.items() if k not in accepted}
         if "max_episode_steps" in changes:
             changes["max_steps_in_episode"] = changes.pop("max_episode_steps")
-        return GymnaxEnv.of(environment, params.replace(**changes), env_id)
+        env = GymnaxEnv.of(environment, params.replace(**changes), env_id)
+        entry = entry_of(env_id)
+        if options or entry is None:  # another task: the mark for "solved" is not known to fit it
+            return env
+        spec = dataclasses.replace(env.spec, solved_at=entry.solved_at)
+        return dataclasses.replace(env, spec=spec)
 
     @staticmethod
     def of(environment: Any, params: Any = None, env_id: str = "") -> "GymnaxEnv":
         """Adapt a gymnax environment object, registered or not."""
+        base = import_gymnax().environments.environment.Environment
+        if not isinstance(environment, base):
+            raise EnvironmentFaultError(
+                f"A {type(environment).__name__} is not a gymnax environment: expected an instance "
+                "of gymnax.environments.environment.Environment, without wrappers."
+            )
         env_id = env_id or environment.name
-        base = next(c for c in type(environment).__mro__ if c.__name__ == "Environment")
         own_step = type(environment).step is not base.step
         if own_step and type(environment).__name__ not in _STEP_KEEPS_TALLIES_ONLY:
             raise EnvironmentFaultError(
                 f"{env_id}: {type(environment).__name__} overrides step(), but trimtab calls "
                 "step_env(), is_truncated() and reset_env(). Move the dynamics to step_env()."
             )
-        entry = entry_of(env_id)
         with jax.numpy_dtype_promotion("standard"):
             params = environment.default_params if params is None else params
             observation = environment.observation_space(params)
@@ -140,7 +149,6 @@ class GymnaxEnv:
             observation=space_from_gymnax(env_id, "observation", observation),
             action=space_from_gymnax(env_id, "action", action),
             max_episode_steps=int(params.max_steps_in_episode),
-            solved_at=entry.solved_at if entry else None,
         )
         return GymnaxEnv(spec, environment, params, _state_dtypes(environment, params, spec))
 

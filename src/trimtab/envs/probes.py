@@ -60,8 +60,8 @@ class ProbeEnv:
         del key
         choice = jnp.asarray(action).reshape(()).astype(jnp.float32)
         time = state.time + jnp.int32(1)
-        # In Probe3, the only one of two steps, the observation counts the steps.
-        signal = state.signal if self.length == 1 else time.astype(jnp.float32)
+        # Probe3, the only one of two steps, shows 1 once it has shown 0.
+        signal = state.signal if self.length == 1 else jnp.ones((), jnp.float32)
         return ProbeState(signal, time), Transition(
             obs=signal.reshape(1),
             reward=self.reward(state.signal, choice),
