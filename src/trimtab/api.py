@@ -1,5 +1,6 @@
 """trimtab from Python: ``train``, ``load``, and what they return."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -11,6 +12,7 @@ import numpy as np
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.configuration import Configuration, default_configuration
+from trimtab.envs.make import entry_for
 from trimtab.errors import SettingError
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.writer import read_jsonl
@@ -20,19 +22,25 @@ from trimtab.train.devices import DevicePlan, plan, start_jax
 from trimtab.train.rundir import RunFolder
 
 
+@dataclasses.dataclass(frozen=True)
+class JustTrained:
+    """What is known of a run only in the process that trained it."""
+
+    session: Any
+    stopped_by: str | None  # the signal that ended training early, if one did
+    timing: Mapping[str, float]
+
+
 @final
 class TrainedRun:
     """A run folder, and what can be done with the policy in it."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        stopped_by: str | None = None,
-        timing: Mapping[str, float] | None = None,
-    ):
+    def __init__(self, folder: RunFolder, trained: "JustTrained | None" = None):
         self.folder = folder
-        self.stopped_by = stopped_by  # the signal that ended training early, if one did
-        self.timing = dict(timing or {})  # seconds of compiling and of training, if just trained
+        self.stopped_by = trained.stopped_by if trained else None
+        # Seconds of compiling and of training, if just trained.
+        self.timing = dict(trained.timing) if trained else {}
+        self._opened = trained.session if trained else None
 
     @property
     def path(self) -> Path:
@@ -52,9 +60,11 @@ class TrainedRun:
     def configuration(self) -> Configuration:
         return stored_configuration(self.folder)
 
-    @functools.cached_property
+    @property
     def _session(self) -> Any:
-        return open_session(self.configuration, self.folder.read_config()["devices"])
+        if self._opened is None:
+            self._opened = open_session(self.configuration, self.folder.read_config()["devices"])
+        return self._opened
 
     def learner(self, checkpoint: str = "best") -> Any:
         """The algorithm's state in a checkpoint: ``best``, ``latest``, or a folder's path."""
@@ -169,19 +179,24 @@ def train_configuration(
     configuration: Configuration, env: Any, run_dir: Path | str | None, progress: Progress
 ) -> TrainedRun:
     """Train a checked configuration in a new run folder."""
-    devices = planned_devices(configuration)
-    session = make_session(configuration, env, devices)
+    # What costs little to find wrong comes first: before JAX starts, and before training.
+    if isinstance(env, str):
+        entry_for(env)
+    wanted = device_plan(configuration)
+    existed = run_dir is not None and Path(run_dir).expanduser().exists()
     folder = RunFolder.create(
         run_dir, configuration.env_id, configuration.algorithm_name, configuration.training.seed
     )
+    try:
+        devices = start_jax(wanted)
+        session = make_session(configuration, env, devices)
+    except BaseException:
+        if not existed:
+            with contextlib.suppress(OSError):  # somebody has put something there
+                folder.path.rmdir()
+        raise
     with folder.lock():
-        folder.write_config(
-            training=dataclasses.asdict(configuration.training),
-            algorithm=dataclasses.asdict(configuration.algorithm),
-            environment={"id": configuration.env_id, "options": dict(configuration.env_options)},
-            algorithm_name=configuration.algorithm_name,
-            devices=dataclasses.asdict(devices),
-        )
+        write_config(folder, configuration, dataclasses.asdict(devices))
         return _run(session, folder, progress, resumed=False)
 
 
@@ -190,7 +205,10 @@ def resume(path: Path | str, progress: Progress | None = None, **settings: Any) 
     folder = RunFolder.open(path)
     with folder.lock():
         configuration = stored_configuration(folder).with_values(settings, "resume()").checked()
-        session = open_session(configuration, folder.read_config()["devices"])
+        devices = folder.read_config()["devices"]
+        session = open_session(configuration, devices)
+        if settings:
+            write_config(folder, configuration, devices)
         return _run(session, folder, progress or Quiet(), resumed=True)
 
 
@@ -199,15 +217,13 @@ def load(path: Path | str) -> TrainedRun:
     return TrainedRun(RunFolder.open(path))
 
 
-def planned_devices(configuration: Configuration) -> DevicePlan:
-    """Choose devices and start JAX on them."""
+def device_plan(configuration: Configuration) -> DevicePlan:
+    """The devices that suit the configuration."""
     training, algorithm = configuration.training, configuration.algorithm
-    sizes = algorithm.hidden_sizes
-    weights = 2 * sum(a * b for a, b in itertools.pairwise(sizes))
-    wanted = plan(
+    weights = 2 * sum(a * b for a, b in itertools.pairwise(algorithm.hidden_sizes))
+    return plan(
         training.devices, training.num_envs, batch_size(training), algorithm.minibatches, weights
     )
-    return start_jax(wanted)
 
 
 def make_session(configuration: Configuration, env: Any, devices: DevicePlan) -> Any:
@@ -224,8 +240,21 @@ def make_session(configuration: Configuration, env: Any, devices: DevicePlan) ->
 
 def open_session(configuration: Configuration, devices: Mapping[str, Any]) -> Any:
     """The session of a stored run, on the devices that it was recorded with where there are any."""
+    entry_for(configuration.env_id)
     started = start_jax(DevicePlan(**devices))
     return make_session(configuration, configuration.env_id, started)
+
+
+def write_config(
+    folder: RunFolder, configuration: Configuration, devices: Mapping[str, Any]
+) -> None:
+    folder.write_config(
+        training=dataclasses.asdict(configuration.training),
+        algorithm=dataclasses.asdict(configuration.algorithm),
+        environment={"id": configuration.env_id, "options": dict(configuration.env_options)},
+        algorithm_name=configuration.algorithm_name,
+        devices=devices,
+    )
 
 
 def stored_configuration(folder: RunFolder) -> Configuration:
@@ -233,12 +262,10 @@ def stored_configuration(folder: RunFolder) -> Configuration:
     stored = folder.read_config()
     name = stored["algorithm_name"]
     environment = stored["environment"]
-    plain = default_configuration("", name)
+    plain = default_configuration("", name, environment.get("options"))
     whole = {**stored["training"], **stored["algorithm"]}
     return dataclasses.replace(
-        plain.with_values(whole, str(folder.config_path)),
-        env_id=environment["id"],
-        env_options=environment.get("options", {}),
+        plain.with_values(whole, str(folder.config_path)), env_id=environment["id"]
     ).checked()
 
 
@@ -247,4 +274,4 @@ def _run(session: Any, folder: RunFolder, progress: Progress, *, resumed: bool) 
 
     outcome, compile_seconds = run_session(session, folder, progress, resumed=resumed)
     timing = {"compile": compile_seconds, "train": outcome.seconds}
-    return TrainedRun(folder, outcome.stopped_by, timing)
+    return TrainedRun(folder, JustTrained(session, outcome.stopped_by, timing))

@@ -7,7 +7,7 @@ name is known to be right.
 
 from typing import TYPE_CHECKING, Any
 
-from trimtab.envs.registry import PLANNED_BACKENDS, entry_of, list_environments
+from trimtab.envs.registry import PLANNED_BACKENDS, EnvEntry, entry_of, list_environments
 from trimtab.errors import SettingError, UnknownEnvironmentError, did_you_mean
 
 if TYPE_CHECKING:
@@ -21,6 +21,22 @@ def make(env_id: "str | JaxEnv", **options: Any) -> "JaxEnv":
     """
     if not isinstance(env_id, str):
         return _as_it_is(env_id, options)
+    entry = entry_for(env_id)
+    if entry.backend == "tabular":
+        from trimtab.envs.tabular import make_tabular
+
+        return make_tabular(entry.id, **options)
+    if entry.backend == "probe":
+        from trimtab.envs.probes import make_probe
+
+        return make_probe(entry.id, **options)
+    from trimtab.envs.gymnax import GymnaxEnv
+
+    return GymnaxEnv.make(entry.id, **options)
+
+
+def entry_for(env_id: str) -> EnvEntry:
+    """The table's line for an id, or an error that says what was probably meant."""
     backend, _, name = env_id.rpartition(":")
     _check_backend(env_id, backend, name)
     entry = entry_of(name)
@@ -34,17 +50,7 @@ def make(env_id: "str | JaxEnv", **options: Any) -> "JaxEnv":
             f"{backend} does not provide {name!r}; {entry.backend} does: "
             f"ask for '{entry.backend}:{name}' or {name!r}."
         )
-    if entry.backend == "tabular":
-        from trimtab.envs.tabular import make_tabular
-
-        return make_tabular(entry.id, **options)
-    if entry.backend == "probe":
-        from trimtab.envs.probes import make_probe
-
-        return make_probe(entry.id, **options)
-    from trimtab.envs.gymnax import GymnaxEnv
-
-    return GymnaxEnv.make(entry.id, **options)
+    return entry
 
 
 def _names() -> list[str]:
