@@ -88,7 +88,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def exists(folder: Path) -> bool:
     """Whether there is a checkpoint at ``folder``, whole or not."""
-    return folder.is_dir() or _previous(folder).is_dir()
+    return bool(folder.name) and any(map(os.path.isdir, (folder, _previous(folder))))
 
 
 @functools.cache

@@ -83,7 +83,7 @@ def test_none_is_left_out_everywhere():
 
 
 def test_keys_and_texts_with_every_control_character():
-    text = "".join(map(chr, range(0x20))) + '"\\\x7f\x85 é 漢 🙂 \' # = [x]'
+    text = "".join(map(chr, range(0x20))) + "\"\\\x7f\x85 é 漢 🙂 ' # = [x]"
     document = {text: {text: text, "": "empty key", "a.b": "dotted"}}
     assert tomllib.loads(dumps(document)) == document
 
