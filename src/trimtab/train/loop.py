@@ -173,7 +173,7 @@ class Loop:
                 zip(*(column.tolist() for column in columns.values()), strict=True)
             )
         ]
-        self._records.metrics.extend(rows)
+        self._records.metrics.append(rows)
         try:
             check_finite(faults, columns, done)
         except TrimtabError:
@@ -208,7 +208,7 @@ class Loop:
         episodes: Episodes = self._programs.evaluate(self._algorithm, on_one_device(run.learner), root)
         figures = summary(episodes)
         steps = done * self._schedule.batch
-        self._records.evaluations.append({"update": done, "steps": steps, **figures})
+        self._records.evaluations.append([{"update": done, "steps": steps, **figures}])
         self._progress.evaluated(steps, figures["mean"], figures["standard_error"])
         if figures["mean"] > self._best_mean:
             self._best_mean = figures["mean"]

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
@@ -126,7 +125,7 @@ class Session:
 
 def as_arrays(algorithm: Any) -> Any:
     """The algorithm with its numbers as float32 arrays, so that other numbers do not recompile."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), algorithm)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), algorithm)
 
 
 def run_session(
