@@ -41,6 +41,8 @@ _STEP_KEEPS_TALLIES_ONLY = frozenset({"DeepSea"})
 
 def canonical_dtype(*dtypes: Any) -> Any:
     """The dtype that a leaf keeps: float32, int32 or bool; keys and unsigned integers stay."""
+    if any(jnp.issubdtype(dtype, jax.dtypes.prng_key) for dtype in dtypes):
+        return dtypes[0]
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(*dtypes)
     if jnp.issubdtype(dtype, jnp.floating):

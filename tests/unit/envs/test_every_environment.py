@@ -67,7 +67,7 @@ def test_contract_and_one_compiled_rollout(entry) -> None:
         traces.append(env)
 
         def step(carry, key):
-            state, obs = carry
+            state, _ = carry
             keys = jax.random.split(key, 3)
             if isinstance(env.spec.action, Box):
                 action = jax.random.uniform(keys[0], env.spec.action.shape, minval=-1, maxval=1)
