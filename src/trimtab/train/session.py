@@ -138,14 +138,20 @@ def run_session(
     compile_seconds = time.perf_counter() - before
     progress.compiled(compile_seconds)
     metrics, evaluations = JsonLines(folder.metrics_path), JsonLines(folder.evaluations_path)
-    if resumed:
+    # A run that was stopped before its first checkpoint begins again.
+    if resumed and checkpoint.exists(folder.checkpoint_path("latest")):
         run, notes = load_run(session, folder, "latest")
         metrics.truncate(notes["metrics_offset"])
         evaluations.truncate(notes["evaluations_offset"])
         run = session.place(run)
+    else:
+        metrics.truncate(0)
+        evaluations.truncate(0)
     identity = {"environment": session.env.spec.id, "network": session.network_shapes(run)}
 
     def save(name: str, saved: Run, update: int) -> None:
+        metrics.sync()
+        evaluations.sync()
         notes = {
             **identity,
             "update": update,
@@ -153,7 +159,13 @@ def run_session(
             "metrics_offset": metrics.offset,
             "evaluations_offset": evaluations.offset,
         }
-        checkpoint.save(folder.checkpoint_path(name), saved, notes)
+        try:
+            checkpoint.save(folder.checkpoint_path(name), saved, notes)
+        except OSError as error:
+            progress.say(
+                f"The checkpoint {name!r} of update {update:,} could not be saved "
+                f"({error.strerror or error}); the one before it is kept, and training goes on."
+            )
 
     best = max((row["mean"] for row in read_jsonl(evaluations.path)), default=float("-inf"))
     records = Records(metrics, evaluations, save)
