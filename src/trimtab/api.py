@@ -17,9 +17,9 @@ from trimtab.errors import SettingError
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.writer import read_jsonl
 from trimtab.settings import setting_names
-from trimtab.train.config import batch_size
-from trimtab.train.devices import DevicePlan, plan, start_jax
-from trimtab.train.rundir import RunFolder
+from trimtab.training.config import batch_size
+from trimtab.training.devices import DevicePlan, plan, start_jax
+from trimtab.training.rundir import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class TrainedRun:
 
     def learner(self, checkpoint: str = "best") -> Any:
         """The algorithm's state in a checkpoint: ``best``, ``latest``, or a folder's path."""
-        from trimtab.train.session import load_run
+        from trimtab.training.session import load_run
 
         return load_run(self._session, self.folder, checkpoint)[0].learner
 
@@ -83,7 +83,7 @@ class TrainedRun:
         import jax
 
         from trimtab.keys import Purpose, stream
-        from trimtab.train.evaluate import make_evaluator, summary
+        from trimtab.training.evaluate import make_evaluator, summary
 
         session = self._session
         evaluate = make_evaluator(session.env, episodes, deterministic)
@@ -228,7 +228,7 @@ def device_plan(configuration: Configuration) -> DevicePlan:
 
 def make_session(configuration: Configuration, env: Any, devices: DevicePlan) -> Any:
     from trimtab.algos.registry import algorithm_class
-    from trimtab.train.session import Session
+    from trimtab.training.session import Session
 
     make_algorithm = algorithm_class(configuration.algorithm_name)
     settings = configuration.algorithm
@@ -270,7 +270,7 @@ def stored_configuration(folder: RunFolder) -> Configuration:
 
 
 def _run(session: Any, folder: RunFolder, progress: Progress, *, resumed: bool) -> TrainedRun:
-    from trimtab.train.session import run_session
+    from trimtab.training.session import run_session
 
     outcome, compile_seconds = run_session(session, folder, progress, resumed=resumed)
     timing = {"compile": compile_seconds, "train": outcome.seconds}

@@ -13,8 +13,8 @@ from typing import Any
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.errors import SettingError, did_you_mean
 from trimtab.settings import checked, replaced, setting_names
-from trimtab.train.config import TrainSettings, check_minibatches
-from trimtab.train.presets import preset
+from trimtab.training.config import TrainSettings, check_minibatches
+from trimtab.training.presets import preset
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,14 +22,14 @@ import numpy as np
 import pytest
 
 from trimtab.errors import CheckpointError
-from trimtab.train import checkpoint, npzfile
+from trimtab.training import checkpoint, npzfile
 
 # Replaces a checkpoint and kills itself just before the k-th call that touches the disk's names or
 # asks for its promise. It needs no JAX, and so starts quickly.
 KILLED_SAVE = """
 import os, pathlib, shutil, signal, sys
 import numpy as np
-from trimtab.train import checkpoint
+from trimtab.training import checkpoint
 
 class Form:
     dtype, shape = "float32", (3,)

@@ -13,7 +13,7 @@ from trimtab.collect.fused import collect_fused
 from trimtab.envs.make import make
 from trimtab.keys import Purpose, lane_streams, stream
 from trimtab.ops.across import Across
-from trimtab.train.step import begin, lanes_mesh, make_step, one_update
+from trimtab.training.step import begin, lanes_mesh, make_step, one_update
 from trimtab.types import Rollout
 
 NUM_ENVS, NUM_STEPS = 4, 16

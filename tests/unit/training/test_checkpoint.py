@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from trimtab.errors import CheckpointError
-from trimtab.train import checkpoint
+from trimtab.training import checkpoint
 
 
 class Run(NamedTuple):
@@ -239,7 +239,7 @@ def test_manifest(folder: Path, monkeypatch: pytest.MonkeyPatch):
 def test_the_manifest_is_read_and_files_are_written_without_jax(folder: Path):
     checkpoint.save(folder, small_run(), {"update": 3})
     program = (
-        "import sys, pathlib; from trimtab.train import checkpoint, rundir\n"
+        "import sys, pathlib; from trimtab.training import checkpoint, rundir\n"
         f"print(checkpoint.read_manifest(pathlib.Path({str(folder)!r}))['update'])\n"
         "checkpoint.write(pathlib.Path(sys.argv[1]), [], {})\n"
         "assert 'jax' not in sys.modules\n"

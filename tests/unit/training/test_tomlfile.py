@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.errors import SettingError
-from trimtab.train.tomlfile import dumps
+from trimtab.training.tomlfile import dumps
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 PLAIN = st.one_of(

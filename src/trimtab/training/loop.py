@@ -18,9 +18,9 @@ from trimtab.errors import EnvironmentFaultError, TrimtabError
 from trimtab.keys import Purpose, stream
 from trimtab.log.progress import Progress, Status
 from trimtab.log.writer import JsonLines
-from trimtab.train.evaluate import Episodes, summary
-from trimtab.train.signals import StopRequest
-from trimtab.train.step import FAULT_METRIC, Run
+from trimtab.training.evaluate import Episodes, summary
+from trimtab.training.signals import StopRequest
+from trimtab.training.step import FAULT_METRIC, Run
 
 # A call of the compiled step covers about this many transitions: long enough to hide the cost of
 # calling, short enough that the display moves and a stop is quick.

@@ -15,14 +15,14 @@ from trimtab.collect.fused import collect_fused
 from trimtab.envs.make import make
 from trimtab.log.progress import Progress
 from trimtab.log.writer import JsonLines, read_jsonl
-from trimtab.train import checkpoint
-from trimtab.train.config import TrainSettings, batch_size, num_updates
-from trimtab.train.devices import DevicePlan
-from trimtab.train.evaluate import make_evaluator
-from trimtab.train.loop import Loop, Outcome, Programs, Records, Schedule, default_eval_every
-from trimtab.train.memory import check_memory
-from trimtab.train.rundir import RunFolder
-from trimtab.train.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
+from trimtab.training import checkpoint
+from trimtab.training.config import TrainSettings, batch_size, num_updates
+from trimtab.training.devices import DevicePlan
+from trimtab.training.evaluate import make_evaluator
+from trimtab.training.loop import Loop, Outcome, Programs, Records, Schedule, default_eval_every
+from trimtab.training.memory import check_memory
+from trimtab.training.rundir import RunFolder
+from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
 from trimtab.types import JaxEnv
 
 

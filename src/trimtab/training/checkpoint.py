@@ -30,10 +30,10 @@ import numpy as np
 
 from trimtab.errors import CheckpointError
 from trimtab.log.writer import from_json, to_json
-from trimtab.train.npzfile import is_plain_path, read_npz, write_npz
+from trimtab.training.npzfile import is_plain_path, read_npz, write_npz
 
 if TYPE_CHECKING:
-    from trimtab.train.leaves import Form, StoredLeaf
+    from trimtab.training.leaves import Form, StoredLeaf
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -49,7 +49,7 @@ def save(folder: Path, tree: Any, manifest: Mapping[str, Any]) -> None:
 
     Raises OSError if the disk refuses; the checkpoint that was there then still loads.
     """
-    from trimtab.train.leaves import snapshot
+    from trimtab.training.leaves import snapshot
 
     write(folder, snapshot(tree), manifest)
 
@@ -63,7 +63,7 @@ def load(
     with, such as ``{"environment": id, "network": {path: shape}}``. With ``partial``, what ``like``
     does not mention is left unread, as when a policy is wanted without its environments.
     """
-    from trimtab.train.leaves import forms_of, restored
+    from trimtab.training.leaves import forms_of, restored
 
     wanted = forms_of(like)
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from trimtab.errors import CheckpointError, RunFolderError, SettingError
-from trimtab.train import checkpoint, rundir
-from trimtab.train.rundir import RunFolder, git_state, list_runs
+from trimtab.training import checkpoint, rundir
+from trimtab.training.rundir import RunFolder, git_state, list_runs
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +184,7 @@ def test_checkpoints_by_name_and_path():
 
 HOLD = """
 import sys, time
-from trimtab.train.rundir import RunFolder
+from trimtab.training.rundir import RunFolder
 with RunFolder.open(sys.argv[1]).lock():
     print("held", flush=True)
     time.sleep(60)

@@ -23,8 +23,8 @@ from trimtab.errors import (
     TrimtabError,
 )
 from trimtab.log.progress import Quiet
-from trimtab.train.loop import Schedule
-from trimtab.train.rundir import RunFolder
+from trimtab.training.loop import Schedule
+from trimtab.training.rundir import RunFolder
 
 SETTINGS = {"num_envs": 4, "num_steps": 16, "total_steps": 64 * 12, "eval_episodes": 3}
 
@@ -123,7 +123,7 @@ def test_evaluation_does_not_touch_training(tmp_path):
 
 def test_best_is_the_checkpoint_with_the_best_evaluation(tmp_path):
     run = train(tmp_path / "run", eval_every=1, algorithm=trimtab.PPO(learning_rate=0.05))
-    from trimtab.train.checkpoint import read_manifest
+    from trimtab.training.checkpoint import read_manifest
 
     best = max(run.evaluations, key=lambda row: row["mean"])
     assert read_manifest(run.folder.checkpoint_path("best"))["update"] == best["update"]

@@ -28,9 +28,9 @@ from typing import Any, TextIO, final
 from trimtab.errors import CheckpointError, RunFolderError, SettingError, did_you_mean
 from trimtab.log.writer import read_last
 from trimtab.settings import checked, replaced
-from trimtab.train import checkpoint, tomlfile
-from trimtab.train.config import TrainSettings, batch_size, num_updates
-from trimtab.train.npzfile import is_plain_path
+from trimtab.training import checkpoint, tomlfile
+from trimtab.training.config import TrainSettings, batch_size, num_updates
+from trimtab.training.npzfile import is_plain_path
 
 SCHEMA_VERSION = 1
 RUNS = Path("runs")
