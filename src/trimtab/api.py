@@ -15,9 +15,11 @@ from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
 from trimtab.errors import SettingError
 from trimtab.log.progress import Progress, Quiet
-from trimtab.log.writer import read_jsonl
+from trimtab.log.writer import read_jsonl, read_last
 from trimtab.settings import setting_names
-from trimtab.training.config import batch_size
+from trimtab.spaces import EnvSpec
+from trimtab.training.checkpoint import exists, read_manifest
+from trimtab.training.config import batch_size, num_updates
 from trimtab.training.devices import DevicePlan, plan, start_jax
 from trimtab.training.rundir import RunFolder
 
@@ -55,6 +57,17 @@ class TrainedRun:
     def evaluations(self) -> list[dict[str, Any]]:
         """One row for each evaluation made while training."""
         return read_jsonl(self.folder.evaluations_path)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps done, all in all."""
+        last = read_last(self.folder.metrics_path) if self.folder.metrics_path.exists() else []
+        return int(last[-1]["steps"]) if last else 0
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What the environment says of itself."""
+        return self._session.env.spec
 
     @functools.cached_property
     def configuration(self) -> Configuration:
@@ -210,6 +223,15 @@ def resume(path: Path | str, progress: Progress | None = None, **settings: Any) 
         if settings:
             write_config(folder, configuration, devices)
         return _run(session, folder, progress or Quiet(), resumed=True)
+
+
+def resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:
+    """The steps that a run has saved, and those that it would have done when it ends."""
+    folder = RunFolder.open(path)
+    training = stored_configuration(folder).with_values(settings, "resume()").checked().training
+    latest = folder.checkpoint_path("latest")
+    done = int(read_manifest(latest)["steps"]) if exists(latest) else 0
+    return done, num_updates(training) * batch_size(training)
 
 
 def load(path: Path | str) -> TrainedRun:

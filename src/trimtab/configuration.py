@@ -49,8 +49,13 @@ class Configuration:
         )
 
     def with_file(self, path: Path) -> "Configuration":
-        """With the settings of a TOML file: at its top, or in the algorithm's own table."""
+        """With the settings of a TOML file: at its top, or in the algorithm's own table.
+
+        The ``config.toml`` of a run is such a file too; then the environment must be the same.
+        """
         tables = read_toml(path)
+        if "schema_version" in tables:
+            return self._with_run(tables, str(path))
         flat = {key: value for key, value in tables.items() if not isinstance(value, dict)}
         for name, table in tables.items():
             if isinstance(table, dict):
@@ -61,6 +66,33 @@ class Configuration:
                     )
                 flat |= table
         return self.with_values(flat, str(path))
+
+    def _with_run(self, tables: Mapping[str, Any], path: str) -> "Configuration":
+        """With all that a run recorded of itself."""
+        environment = _table(tables, "environment", path)
+        for what, recorded, here in (
+            ("environment", environment.get("id"), self.env_id),
+            ("algorithm", tables.get("algorithm_name"), self.algorithm_name),
+        ):
+            if recorded != here:
+                raise SettingError(
+                    f"{path} is of a run with the {what} {recorded!r}, not {here!r}. Copy the "
+                    f"settings that are wanted into a file of their own."
+                )
+        settings = {**_table(tables, "training", path), **_table(tables, "algorithm", path)}
+        configuration = self.with_values(settings, path)
+        return configuration.with_env_options(environment.get("options", {}))
+
+    def with_env_options(self, options: Mapping[str, Any]) -> "Configuration":
+        """With these options of the environment beside those it has."""
+        return dataclasses.replace(self, env_options={**self.env_options, **options})
+
+
+def _table(tables: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
+    table = tables.get(name)
+    if not isinstance(table, dict):
+        raise SettingError(f"{path}: expected a table [{name}], as a run's config.toml has it.")
+    return table
 
 
 def default_configuration(

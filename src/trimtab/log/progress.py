@@ -1,9 +1,14 @@
 """What a person sees while a run trains."""
 
 import dataclasses
+import json
 import math
+import os
 import time
-from typing import Protocol, TextIO
+from collections.abc import Sequence
+from typing import Any, Protocol, TextIO, final
+
+from trimtab.log.writer import to_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Progress(Protocol):
     def close(self) -> None: ...
 
 
+@final
 class Quiet:
     """Says nothing."""
 
@@ -45,78 +51,187 @@ class Quiet:
     def close(self) -> None: ...
 
 
+@final
+class Terse:
+    """Says only what must not be missed, where nobody watches."""
+
+    def __init__(self, stream: TextIO):
+        self._out = Output(stream)
+
+    def say(self, sentence: str) -> None:
+        self._out.write(sentence + "\n")
+
+    def compiling(self) -> None: ...
+    def compiled(self, seconds: float) -> None: ...
+    def updated(self, status: Status) -> None: ...
+    def evaluated(self, steps: int, mean: float, standard_error: float) -> None: ...
+    def close(self) -> None: ...
+
+
+@final
+class Events:
+    """One JSON object a line, for programs: ``event`` says of what kind it is."""
+
+    def __init__(self, stream: TextIO, refresh_seconds: float = 1.0):
+        self._out = Output(stream)
+        self._clock = Clock(refresh_seconds)
+
+    def say(self, sentence: str) -> None:
+        self._write("message", text=sentence)
+
+    def compiling(self) -> None:
+        self._write("compiling")
+
+    def compiled(self, seconds: float) -> None:
+        self._write("compiled", seconds=seconds)
+
+    def updated(self, status: Status) -> None:
+        if self._clock.due() or status.update == status.updates:
+            self._write("progress", **dataclasses.asdict(status), seconds_left=status.seconds_left)
+
+    def evaluated(self, steps: int, mean: float, standard_error: float) -> None:
+        self._write("evaluated", steps=steps, mean=mean, standard_error=standard_error)
+
+    def close(self) -> None: ...
+
+    def _write(self, event: str, **fields: Any) -> None:
+        self._out.write(json.dumps(to_json({"event": event, **fields})) + "\n")
+
+
+@final
 class Live:
     """One line that is rewritten in place, for a terminal."""
 
     def __init__(self, stream: TextIO, refresh_seconds: float = 0.1):
         self._stream = stream
-        self._refresh = refresh_seconds
-        self._next = 0.0
+        self._out = Output(stream)
+        self._clock = Clock(refresh_seconds)
+        self._compiled = ""
         self._evaluation = ""
         self._open = False
 
     def say(self, sentence: str) -> None:
-        self._clear()
-        print(sentence, file=self._stream, flush=True)
+        self._out.write(self._erased() + sentence + "\n")
 
     def compiling(self) -> None:
-        self._show("compiling the update (once; kept for the next run) …")
+        self._show(["compiling the programs (their result is kept for the next run) …"])
 
     def compiled(self, seconds: float) -> None:
-        self.say(f"compiled in {seconds:.1f} s")
+        self._compiled = f"compiled in {duration_words(seconds)}"
+        self._show([self._compiled])
 
     def updated(self, status: Status) -> None:
-        now = time.monotonic()
-        if now < self._next and status.update < status.updates:
-            return
-        self._next = now + self._refresh
-        self._show(progress_line(status) + self._evaluation)
+        if self._clock.due() or status.update == status.updates:
+            self._show([*progress_parts(status), self._evaluation, self._compiled])
 
     def evaluated(self, steps: int, mean: float, standard_error: float) -> None:
-        self._evaluation = f" · evaluated {mean:.1f} ± {standard_error:.1f}"
+        self._evaluation = f"evaluated {mean:.1f} ± {standard_error:.1f}"
 
     def close(self) -> None:
+        """Leave the last line as it stands and go to the next."""
         if self._open:
-            print(file=self._stream, flush=True)
+            self._out.write("\n")
             self._open = False
 
-    def _show(self, line: str) -> None:
-        self._clear()
-        self._stream.write(line)
-        self._stream.flush()
+    def _show(self, parts: Sequence[str]) -> None:
+        self._out.write(self._erased() + fitted(parts, columns(self._stream) - 1))
         self._open = True
 
-    def _clear(self) -> None:
-        if self._open:
-            self._stream.write("\r\x1b[2K")
-            self._open = False
+    def _erased(self) -> str:
+        was_open, self._open = self._open, False
+        return "\r\x1b[2K" if was_open else ""
 
 
-def progress_line(status: Status) -> str:
-    """update 12/98 · 12,288/100,352 steps [███░░░] · 512k steps/s · return 143.2 · 0.2 s left"""
+@final
+class Output:
+    """A stream that may close at any time: training goes on without an audience."""
+
+    def __init__(self, stream: TextIO):
+        self._stream: TextIO | None = stream
+        encoding = (getattr(stream, "encoding", None) or "utf-8").lower()
+        self._table = {} if encoding.startswith("utf") else str.maketrans(_PLAIN)
+
+    def write(self, text: str) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text.translate(self._table))
+            self._stream.flush()
+        except (OSError, ValueError):  # a closed pipe, a terminal that is gone, a closed file
+            self._stream = None
+
+
+_PLAIN = {"█": "#", "░": ".", "·": "|", "±": "+-", "–": "-", "…": "..."}
+
+
+@final
+class Clock:
+    """Whether it is time again."""
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+        self._next = 0.0
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+
+def columns(stream: TextIO) -> int:
+    """The width of a terminal; 80 where it has none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def fitted(parts: Sequence[str], width: int) -> str:
+    """The parts in one line, as many from the first on as fit; the first is cut if it must be.
+
+    A line that is wider than the terminal would wrap, and then not be rewritten in place.
+    """
+    line = ""
+    for part in filter(None, parts):
+        longer = f"{line} · {part}" if line else part
+        if len(longer) > width and line:
+            continue  # a later part may be shorter
+        line = longer
+    return line[: max(width, 0)]
+
+
+def progress_parts(status: Status) -> list[str]:
+    """What there is to say of a run, the most important first.
+
+    ██████░░░░░░ 50,176/100,352 steps · return 143.2 · 512k steps/s · 0.2 s left · update 49/98
+    """
     share = status.steps / max(status.total_steps, 1)
-    filled = round(12 * min(share, 1.0))
+    filled = int(12 * min(share, 1.0))
     bar = "█" * filled + "░" * (12 - filled)
     returns = "–" if math.isnan(status.recent_return) else f"{status.recent_return:.1f}"
-    return (
-        f"{bar} update {status.update:,}/{status.updates:,} · "
-        f"{status.steps:,}/{status.total_steps:,} steps · "
-        f"{rate_words(status.steps_per_second)} steps/s · return {returns} · "
-        f"{duration_words(status.seconds_left)} left"
-    )
+    return [
+        f"{bar} {status.steps:,}/{status.total_steps:,} steps",
+        f"return {returns}",
+        f"{rate_words(status.steps_per_second)} steps/s",
+        f"{duration_words(status.seconds_left)} left",
+        f"update {status.update:,}/{status.updates:,}",
+    ]
 
 
 def rate_words(rate: float) -> str:
-    if rate >= 1e6:
+    """870, 12k, 1.25M."""
+    if rate >= 999_500:
         return f"{rate / 1e6:.2f}M"
-    return f"{rate / 1e3:.0f}k" if rate >= 1e4 else f"{rate:.0f}"
+    return f"{rate / 1e3:.0f}k" if rate >= 9_999.5 else f"{rate:.0f}"
 
 
 def duration_words(seconds: float) -> str:
     """3.2 s, 4 min 10 s, 2 h 5 min."""
     if not math.isfinite(seconds):
         return "–"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:

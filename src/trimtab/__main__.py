@@ -1,0 +1,7 @@
+"""``python -m trimtab``: the same as ``trimtab``."""
+
+import sys
+
+from trimtab.cli import main
+
+sys.exit(main())

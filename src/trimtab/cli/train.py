@@ -1,0 +1,241 @@
+"""``trimtab train`` and ``trimtab resume``."""
+
+import contextlib
+import os
+import signal
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimtab.algos.settings import ALGORITHMS
+from trimtab.cli.flags import Command, Flag, flags_of, parse, scan, wants_help
+from trimtab.configuration import Configuration, default_configuration
+from trimtab.envs.make import entry_for
+from trimtab.errors import SettingError, TrimtabError
+from trimtab.settings import Bounds, setting_names
+
+if TYPE_CHECKING:
+    from trimtab.api import TrainedRun
+    from trimtab.log.progress import Progress
+
+EVALUATION_EPISODES = 20
+DESCRIPTION = """\
+Train a policy, evaluate it, and say whether the environment is solved.
+
+Settings come from, lowest first: defaults, the environment's preset, --config, flags. The defaults
+below are those for the environment and the file that stand beside --help."""
+
+QUIET = Flag("quiet", bool, False, "no live display: only how it ended", pair=False)
+JSON = Flag(
+    "json", bool, False, "for programs: one JSON object a line, the result last", pair=False
+)
+
+
+def env_option(text: str) -> tuple[str, Any]:
+    """``size=8`` as a name and a value; a value is a TOML literal, or else plain text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingError(
+            f"--env-option {text} is not valid: expected NAME=VALUE, such as is_slippery=false."
+        )
+    if value.strip().lower() in ("true", "false"):
+        value = value.lower()
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value
+
+
+def command_for(configuration: Configuration) -> Command:
+    """What ``trimtab train`` takes, with the defaults of a configuration."""
+    own = [
+        Flag(
+            "env",
+            str,
+            "",
+            "the environment, such as CartPole-v1; `trimtab envs` lists them",
+            metavar="ENV",
+            positional=True,
+        ),
+        Flag("algo", str, configuration.algorithm_name, f"algorithm: {', '.join(ALGORITHMS)}"),
+        Flag("config", str, "", "TOML file of settings", metavar="FILE"),
+        Flag(
+            "env_option",
+            tuple,
+            (),
+            "options of the environment, such as is_slippery=false size=8",
+            metavar="NAME=VALUE",
+            read=env_option,
+        ),
+        Flag("run_dir", str, "", "folder of the run, in place of one in runs/", metavar="DIR"),
+        QUIET,
+        JSON,
+    ]
+    groups = {
+        "training": flags_of(configuration.training),
+        configuration.algorithm_name: flags_of(configuration.algorithm),
+    }
+    return Command("train", DESCRIPTION, own, groups)
+
+
+def train_command(arguments: Sequence[str]) -> int:
+    """``trimtab train ENV ...``"""
+    plain = default_configuration("", _algorithm(arguments))
+    if wants_help(arguments):
+        parse(command_for(_for_help(plain, arguments)), arguments)
+    configuration = _before_flags(plain, scan(command_for(plain), arguments))
+    values = parse(command_for(configuration), arguments)
+    names = [*setting_names(configuration.training), *setting_names(configuration.algorithm)]
+    configuration = configuration.with_values({name: values[name] for name in names}, "flags")
+    configuration = configuration.checked()
+
+    from trimtab.api import train_configuration
+
+    with contextlib.closing(_progress(values)) as progress:
+        run = train_configuration(
+            configuration, configuration.env_id, values["run_dir"] or None, progress
+        )
+    return _conclude(run, steps_before=0, as_json=values["json"])
+
+
+def _algorithm(arguments: Sequence[str]) -> str:
+    """The value of --algo, which decides what other flags there are."""
+    name = "ppo"
+    for position, argument in enumerate(arguments):
+        if argument.startswith("--algo="):
+            name = argument.partition("=")[2]
+        elif argument == "--algo" and position + 1 < len(arguments):
+            name = arguments[position + 1]
+    return name
+
+
+def _before_flags(plain: Configuration, given: dict[str, list[str]]) -> Configuration:
+    """Defaults, preset and file; unknown environments are refused first."""
+    env_id = given["env"][0]
+    entry_for(env_id)
+    options = dict(env_option(text) for text in given.get("env_option", []))
+    configuration = default_configuration(env_id, plain.algorithm_name)
+    if "config" in given:
+        configuration = configuration.with_file(Path(given["config"][0]).expanduser())
+    return configuration.with_env_options(options)
+
+
+def _for_help(plain: Configuration, arguments: Sequence[str]) -> Configuration:
+    """As far as the other arguments are right, the help shows the defaults that they lead to."""
+    others = [argument for argument in arguments if argument not in ("-h", "--help")]
+    try:
+        return _before_flags(plain, scan(command_for(plain), others))
+    except TrimtabError:
+        return plain
+
+
+RESUME = Command(
+    "resume",
+    "Go on with a run from its latest checkpoint, as if it had never stopped.",
+    [
+        Flag("run", str, "", "the run's folder", metavar="RUN", positional=True),
+        Flag(
+            "total_steps",
+            int,
+            None,
+            "steps to train for, all in all [at least 1] (default: as before)",
+            Bounds(at_least=1),
+        ),
+        QUIET,
+        JSON,
+    ],
+)
+
+
+def resume_command(arguments: Sequence[str]) -> int:
+    """``trimtab resume RUN``"""
+    values = parse(RESUME, arguments)
+
+    from trimtab.api import resume, resume_point
+
+    total = values["total_steps"]
+    settings = {} if total is None else {"total_steps": total}
+    before, planned = resume_point(values["run"], **settings)
+    if before >= planned:
+        return _nothing_left(values, before, planned)
+    with contextlib.closing(_progress(values)) as progress:
+        run = resume(values["run"], progress, **settings)
+    return _conclude(run, steps_before=before, as_json=values["json"])
+
+
+def _nothing_left(values: dict[str, Any], steps: int, planned: int) -> int:
+    from trimtab.cli.words import json_line, shell
+
+    again = shell("trimtab", "resume", values["run"], "--total-steps", str(2 * steps))
+    if values["json"]:
+        print(json_line({"event": "finished", "run": values["run"], "steps": steps, "trained": 0}))
+    else:
+        print(f"{values['run']} has done its {planned:,} steps already. To train longer: {again}")
+    return 0
+
+
+def _progress(values: dict[str, Any]) -> "Progress":
+    """What watches the training: JSON for programs, a live line on a terminal, else nothing."""
+    from trimtab.log.progress import Events, Live, Terse
+
+    if values["json"]:
+        return Events(sys.stdout)
+    terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return Live(sys.stderr) if terminal and not values["quiet"] else Terse(sys.stderr)
+
+
+def _conclude(run: "TrainedRun", steps_before: int, as_json: bool) -> int:
+    """Evaluate, and say how it ended and what can be done next."""
+    from trimtab.cli import words
+
+    steps = run.steps
+    report: dict[str, Any] = {
+        "event": "finished",
+        "run": run.path,
+        "environment": run.spec.id,
+        "algorithm": run.configuration.algorithm_name,
+        "seed": run.configuration.training.seed,
+        "steps": steps,
+        "trained": steps - steps_before,
+        "stopped_by": run.stopped_by,
+        "seconds": run.timing,
+    }
+    if run.stopped_by is not None:
+        if as_json:
+            print(words.json_line(report))
+        else:
+            print(
+                f"stopped by {_signal_words(run.stopped_by)} "
+                f"{words.effort(steps, steps - steps_before, run.timing)}; all of it is saved\n"
+                f"go on with:  {words.shell('trimtab', 'resume', run.path)}"
+            )
+        return 128 + signal.Signals[run.stopped_by]
+    figures = run.evaluate(episodes=EVALUATION_EPISODES)
+    solved_at = run.spec.solved_at
+    first = words.first_solved(run.evaluations, solved_at)
+    if as_json:
+        report |= {
+            "solved": words.is_solved(figures, solved_at),
+            "solved_at": solved_at,
+            "first_solved_at_steps": first,
+            "evaluation": figures,
+        }
+        print(words.json_line(report))
+        return 0
+    effort = words.effort(steps, steps - steps_before, run.timing)
+    print(f"{words.verdict(figures, solved_at)}, {effort}")
+    if first is not None and first < steps:
+        print(f"first evaluated at {solved_at:g} or better after {first:,} steps")
+    if unfinished := words.unfinished_words(figures):
+        print(unfinished)
+    more = words.shell("trimtab", "resume", run.path, "--total-steps", str(2 * steps))
+    print(f"the run:     {run.path}")
+    print(f"evaluate it: {words.shell('trimtab', 'eval', run.path)}")
+    print(f"train more:  {more}")
+    return 0
+
+
+def _signal_words(name: str) -> str:
+    return "Ctrl-C" if name == "SIGINT" else name
