@@ -1,0 +1,94 @@
+"""How the measurements reach into trimtab: the one place to mend when its insides change.
+
+Importing this starts nothing; ``opened`` starts JAX on the devices that suit the configuration.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def configured(env_id: str, settings: Mapping[str, Any] | None = None) -> Any:
+    """PPO on an environment: its preset, with ``settings`` over it."""
+    from trimtab.configuration import default_configuration
+
+    return default_configuration(env_id, "ppo").with_values(settings or {}, "bench").checked()
+
+
+def opened(configuration: Any) -> Any:
+    """The session of a configuration, on the devices that trimtab chooses for it."""
+    from trimtab.api import device_plan, make_session
+    from trimtab.training.devices import start_jax
+
+    devices = start_jax(device_plan(configuration))
+    return make_session(configuration, configuration.env_id, devices)
+
+
+def compiled_step(session: Any, capacity: int) -> Any:
+    """The session's step, with room for ``capacity`` updates in a call."""
+    from trimtab.training.step import lanes_mesh, make_step
+
+    mesh = lanes_mesh(session.devices.devices)
+    return make_step(session.env, session.settings.num_steps, capacity, mesh)
+
+
+def evaluator(session: Any, episodes: int) -> Any:
+    """``evaluate(run) -> returns`` of that many episodes, deterministic, as in training."""
+    import numpy as np
+
+    from trimtab.keys import Purpose, stream
+    from trimtab.training.evaluate import make_evaluator
+    from trimtab.training.loop import on_one_device
+
+    play = make_evaluator(session.env, episodes, deterministic=True)
+
+    def evaluate(run: Any) -> Any:
+        root = stream(on_one_device(run.root), Purpose.EVALUATION, int(run.update))
+        return np.asarray(play(session.algorithm, on_one_device(run.learner), root).returns)
+
+    return evaluate
+
+
+def many_seeds(configuration: Any, seeds: int, updates: int, devices: int) -> tuple[Any, Any]:
+    """(advance, runs): ``advance(runs) -> (runs, metrics)`` makes ``updates`` updates of each seed.
+
+    The algorithm is mapped over seeds as it is, and the seeds are shared over devices.
+    """
+    import jax
+    from jax import lax
+    from jax.sharding import AxisType, PartitionSpec
+
+    from trimtab.algos.ppo import PPO
+    from trimtab.envs.make import make
+    from trimtab.settings import setting_names
+    from trimtab.training.session import as_arrays
+    from trimtab.training.step import begin, one_update
+
+    training, settings = configuration.training, configuration.algorithm
+    algorithm = as_arrays(
+        PPO(**{name: getattr(settings, name) for name in setting_names(settings)})
+    )
+    env = make(configuration.env_id)
+    roots = jax.vmap(jax.random.key)(jax.numpy.arange(seeds))
+    # Orthogonal initialisations that are mapped with vmap can hang XLA's threads; lax.map cannot.
+    runs = jax.jit(
+        lambda roots: lax.map(lambda root: begin(algorithm, env, training.num_envs, root), roots)
+    )(roots)
+
+    def advance(runs: Any) -> tuple[Any, Any]:
+        def update(run: Any) -> tuple[Any, Any]:
+            return one_update(algorithm, env, training.num_steps, run)
+
+        return lax.scan(lambda runs, _: jax.vmap(update)(runs), runs, None, length=updates)
+
+    if devices == 1:
+        return jax.jit(advance), runs
+    mesh = jax.make_mesh((devices,), ("seeds",), axis_types=(AxisType.Auto,))
+    by_seed, by_update_and_seed = PartitionSpec("seeds"), PartitionSpec(None, "seeds")
+    shared = jax.shard_map(
+        advance,
+        mesh=mesh,
+        in_specs=(by_seed,),
+        out_specs=(by_seed, by_update_and_seed),
+        check_vma=False,
+    )
+    return jax.jit(shared), runs
