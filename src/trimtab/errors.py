@@ -40,5 +40,8 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or nothing when none is near."""
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(given.lower(), by_lower, n=3, cutoff=0.6)
-    names = [by_lower[name] for name in near]
+    likeness = [difflib.SequenceMatcher(None, name, given.lower()).ratio() for name in near]
+    # Names that are much less alike than the best one only distract from it.
+    close = [n for n, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - 0.1]
+    names = [by_lower[name] for name in close]
     return f" Did you mean {' or '.join(repr(name) for name in names)}?" if names else ""

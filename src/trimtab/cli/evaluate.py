@@ -1,8 +1,10 @@
 """``trimtab eval``."""
 
+import sys
 from collections.abc import Sequence
 
 from trimtab.cli.flags import Command, Flag, parse
+from trimtab.errors import CheckpointError
 from trimtab.settings import Bounds
 
 EVAL = Command(
@@ -31,13 +33,25 @@ def eval_command(arguments: Sequence[str]) -> int:
 
     from trimtab.api import load
     from trimtab.cli import words
+    from trimtab.training.checkpoint import exists
 
     run = load(values["run"])
+    checkpoint = values["checkpoint"]
+    if checkpoint == "best" and not exists(run.folder.checkpoint_path("best")):
+        # A run that was stopped before its first evaluation.
+        if not exists(run.folder.checkpoint_path("latest")):
+            begin = words.shell("trimtab", "resume", run.path)
+            raise CheckpointError(
+                f"The run {run.path} was stopped before it had saved anything. To begin it again: "
+                f"{begin}"
+            )
+        print("there is no best checkpoint yet; this is the latest", file=sys.stderr)
+        checkpoint = "latest"
     figures = run.evaluate(
         episodes=values["episodes"],
         seed=values["seed"],
         deterministic=not values["stochastic"],
-        checkpoint=values["checkpoint"],
+        checkpoint=checkpoint,
     )
     solved_at = run.spec.solved_at
     if values["json"]:

@@ -98,6 +98,14 @@ class Events:
         self._out.write(json.dumps(to_json({"event": event, **fields})) + "\n")
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of the live line; of the highest ranks a narrow terminal shows the fewest."""
+
+    text: str
+    rank: int = 0
+
+
 @final
 class Live:
     """One line that is rewritten in place, for a terminal."""
@@ -106,18 +114,18 @@ class Live:
         self._stream = stream
         self._out = Output(stream)
         self._clock = Clock(refresh_seconds)
-        self._compiled = ""
-        self._evaluation = ""
+        self._compiled = Part("")
+        self._evaluation = Part("")
         self._open = False
 
     def say(self, sentence: str) -> None:
         self._out.write(self._erased() + sentence + "\n")
 
     def compiling(self) -> None:
-        self._show(["compiling the programs (their result is kept for the next run) …"])
+        self._show([Part("compiling the programs (their result is kept for the next run) …")])
 
     def compiled(self, seconds: float) -> None:
-        self._compiled = f"compiled in {duration_words(seconds)}"
+        self._compiled = Part(f"compiled in {duration_words(seconds)}", rank=7)
         self._show([self._compiled])
 
     def updated(self, status: Status) -> None:
@@ -125,7 +133,7 @@ class Live:
             self._show([*progress_parts(status), self._evaluation, self._compiled])
 
     def evaluated(self, steps: int, mean: float, standard_error: float) -> None:
-        self._evaluation = f"evaluated {mean:.1f} ± {standard_error:.1f}"
+        self._evaluation = Part(f"evaluated {mean:.1f} ± {standard_error:.1f}", rank=5)
 
     def close(self) -> None:
         """Leave the last line as it stands and go to the next."""
@@ -133,7 +141,7 @@ class Live:
             self._out.write("\n")
             self._open = False
 
-    def _show(self, parts: Sequence[str]) -> None:
+    def _show(self, parts: Sequence[Part]) -> None:
         self._out.write(self._erased() + fitted(parts, columns(self._stream) - 1))
         self._open = True
 
@@ -188,35 +196,31 @@ def columns(stream: TextIO) -> int:
         return 80
 
 
-def fitted(parts: Sequence[str], width: int) -> str:
-    """The parts in one line, as many from the first on as fit; the first is cut if it must be.
+def fitted(parts: Sequence[Part], width: int) -> str:
+    """One line of parts: where it would be too wide, those of the highest ranks are left out.
 
     A line that is wider than the terminal would wrap, and then not be rewritten in place.
     """
-    line = ""
-    for part in filter(None, parts):
-        longer = f"{line} · {part}" if line else part
-        if len(longer) > width and line:
-            continue  # a later part may be shorter
-        line = longer
-    return line[: max(width, 0)]
+    shown = [part for part in parts if part.text]
+    while True:
+        line = " · ".join(part.text for part in shown)
+        if len(line) <= width or len(shown) == 1:
+            return line[: max(width, 0)]
+        shown.remove(max(shown, key=lambda part: part.rank))
 
 
-def progress_parts(status: Status) -> list[str]:
-    """What there is to say of a run, the most important first.
-
-    ██████░░░░░░ 50,176/100,352 steps · return 143.2 · 512k steps/s · 0.2 s left · update 49/98
-    """
+def progress_parts(status: Status) -> list[Part]:
+    """██████░░░░░░ · 50,176/100,352 steps · return 143.2 · 512k steps/s · 0.2 s left · update 49"""
     share = status.steps / max(status.total_steps, 1)
     filled = int(12 * min(share, 1.0))
-    bar = "█" * filled + "░" * (12 - filled)
     returns = "–" if math.isnan(status.recent_return) else f"{status.recent_return:.1f}"
     return [
-        f"{bar} {status.steps:,}/{status.total_steps:,} steps",
-        f"return {returns}",
-        f"{rate_words(status.steps_per_second)} steps/s",
-        f"{duration_words(status.seconds_left)} left",
-        f"update {status.update:,}/{status.updates:,}",
+        Part("█" * filled + "░" * (12 - filled), rank=4),
+        Part(f"{status.steps:,}/{status.total_steps:,} steps", rank=0),
+        Part(f"return {returns}", rank=1),
+        Part(f"{rate_words(status.steps_per_second)} steps/s", rank=3),
+        Part(f"{duration_words(status.seconds_left)} left", rank=2),
+        Part(f"update {status.update:,}/{status.updates:,}", rank=6),
     ]
 
 
