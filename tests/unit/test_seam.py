@@ -13,6 +13,7 @@ from trimtab.collect.fused import collect_fused
 from trimtab.envs.make import make
 from trimtab.keys import Purpose, lane_streams, stream
 from trimtab.ops.across import Across
+from trimtab.training.seeds import begin_seeds, make_seeds_step, seeds_mesh
 from trimtab.training.step import begin, lanes_mesh, make_step, one_update
 from trimtab.types import Rollout
 
@@ -208,3 +209,19 @@ def test_no_episode_gives_nan_and_not_zero():
     metrics = Finished.none(3).metrics(Across())
     assert metrics["rollout/episodes"] == 0
     assert all(np.isnan(metrics[f"rollout/return_{what}"]) for what in ("mean", "min", "max"))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_each_of_many_seeds_equals_its_own_run(env, ppo, devices):
+    seeds = [3, 0, 7, 4]
+    runs, metrics = make_seeds_step(env, NUM_STEPS, 2, seeds_mesh(devices))(
+        ppo, begin_seeds(ppo, env, NUM_ENVS, seeds), 2
+    )
+    alone, alone_metrics = make_step(env, NUM_STEPS, 2, None)(
+        ppo, begin(ppo, env, NUM_ENVS, jax.random.key(7)), 2
+    )
+    np.testing.assert_allclose(
+        runs.learner.parameters.vector[2], alone.learner.parameters.vector, rtol=1e-3, atol=1e-4
+    )
+    for name, values in alone_metrics.items():
+        np.testing.assert_allclose(metrics[name][:, 2], values, rtol=2e-2, atol=1e-3, err_msg=name)

@@ -73,28 +73,40 @@ def make_step(
     across = ALONE if mesh is None else Across(LANES_AXIS, mesh.size)
 
     def step(algorithm: Any, run: Run, count: Array) -> tuple[Run, Metrics]:
-        def update(run: Run) -> tuple[Run, Metrics]:
-            return one_update(algorithm, env, num_steps, run, across)
-
-        shapes = jax.eval_shape(update, run)[1]
-        empty = jax.tree.map(lambda one: jnp.zeros((capacity, *one.shape), one.dtype), shapes)
-
-        def body(row: Array, carry: tuple[Run, Metrics]) -> tuple[Run, Metrics]:
-            run, metrics = update(carry[0])
-            return run, jax.tree.map(lambda all_, one: all_.at[row].set(one), carry[1], metrics)
-
-        return lax.fori_loop(0, count, body, (run, empty))
+        return repeated(
+            lambda run: one_update(algorithm, env, num_steps, run, across), run, count, capacity
+        )
 
     if mesh is None:
         return jax.jit(step)
     shared, split = PartitionSpec(), PartitionSpec(LANES_AXIS)
     layout = Run(shared, split, shared, shared)  # pyright: ignore[reportArgumentType]
+    return on_mesh(step, mesh, layout, shared)
+
+
+def repeated(
+    update: Callable[[Run], tuple[Run, Metrics]], run: Run, count: Array, capacity: int
+) -> tuple[Run, Metrics]:
+    """``update`` applied ``count`` times, and its metrics as arrays of ``capacity`` rows."""
+    shapes = jax.eval_shape(update, run)[1]
+    empty = jax.tree.map(lambda one: jnp.zeros((capacity, *one.shape), one.dtype), shapes)
+
+    def body(row: Array, carry: tuple[Run, Metrics]) -> tuple[Run, Metrics]:
+        run, metrics = update(carry[0])
+        return run, jax.tree.map(lambda all_, one: all_.at[row].set(one), carry[1], metrics)
+
+    return lax.fori_loop(0, count, body, (run, empty))
+
+
+def on_mesh(step: Any, mesh: Mesh, layout: Any, metrics: PartitionSpec) -> Any:
+    """``step`` jitted over a mesh, with the run laid out as ``layout``; the rest is replicated."""
+    shared = PartitionSpec()
     return jax.jit(
         jax.shard_map(
             step,
             mesh=mesh,
             in_specs=(shared, layout, shared),
-            out_specs=(layout, shared),
+            out_specs=(layout, metrics),
             check_vma=False,
         )
     )
