@@ -13,7 +13,7 @@ import numpy as np
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
-from trimtab.errors import SettingError
+from trimtab.errors import RunFolderError, SettingError
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.writer import read_jsonl, read_last
 from trimtab.settings import setting_names
@@ -76,7 +76,7 @@ class TrainedRun:
     @property
     def _session(self) -> Any:
         if self._opened is None:
-            self._opened = open_session(self.configuration, self.folder.read_config()["devices"])
+            self._opened = open_session(self.configuration, recorded_devices(self.folder))
         return self._opened
 
     def learner(self, checkpoint: str = "best") -> Any:
@@ -209,7 +209,7 @@ def train_configuration(
                 folder.path.rmdir()
         raise
     with folder.lock():
-        write_config(folder, configuration, dataclasses.asdict(devices))
+        write_config(folder, configuration, devices)
         return _run(session, folder, progress, resumed=False)
 
 
@@ -218,7 +218,7 @@ def resume(path: Path | str, progress: Progress | None = None, **settings: Any) 
     folder = RunFolder.open(path)
     with folder.lock():
         configuration = stored_configuration(folder).with_values(settings, "resume()").checked()
-        devices = folder.read_config()["devices"]
+        devices = recorded_devices(folder)
         session = open_session(configuration, devices)
         if settings:
             write_config(folder, configuration, devices)
@@ -260,22 +260,31 @@ def make_session(configuration: Configuration, env: Any, devices: DevicePlan) ->
     )
 
 
-def open_session(configuration: Configuration, devices: Mapping[str, Any]) -> Any:
+def recorded_devices(folder: RunFolder) -> DevicePlan:
+    """The devices that a run was started on."""
+    recorded = folder.read_config()["devices"]
+    expected = {field.name for field in dataclasses.fields(DevicePlan)}
+    if set(recorded) != expected or not isinstance(recorded["devices"], int):
+        raise RunFolderError(
+            f"{folder.config_path}: expected a table [devices] with {', '.join(sorted(expected))}. "
+            "Restore the file from a copy, or start a new run."
+        )
+    return DevicePlan(**recorded)
+
+
+def open_session(configuration: Configuration, devices: DevicePlan) -> Any:
     """The session of a stored run, on the devices that it was recorded with where there are any."""
     entry_for(configuration.env_id)
-    started = start_jax(DevicePlan(**devices))
-    return make_session(configuration, configuration.env_id, started)
+    return make_session(configuration, configuration.env_id, start_jax(devices))
 
 
-def write_config(
-    folder: RunFolder, configuration: Configuration, devices: Mapping[str, Any]
-) -> None:
+def write_config(folder: RunFolder, configuration: Configuration, devices: DevicePlan) -> None:
     folder.write_config(
         training=dataclasses.asdict(configuration.training),
         algorithm=dataclasses.asdict(configuration.algorithm),
         environment={"id": configuration.env_id, "options": dict(configuration.env_options)},
         algorithm_name=configuration.algorithm_name,
-        devices=devices,
+        devices=dataclasses.asdict(devices),
     )
 
 

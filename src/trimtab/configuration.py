@@ -81,15 +81,17 @@ class Configuration:
                 )
         settings = {**_table(tables, "training", path), **_table(tables, "algorithm", path)}
         configuration = self.with_values(settings, path)
-        return configuration.with_env_options(environment.get("options", {}))
+        return configuration.with_env_options(_table(environment, "options", path, {}))
 
     def with_env_options(self, options: Mapping[str, Any]) -> "Configuration":
         """With these options of the environment beside those it has."""
         return dataclasses.replace(self, env_options={**self.env_options, **options})
 
 
-def _table(tables: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
-    table = tables.get(name)
+def _table(
+    tables: Mapping[str, Any], name: str, path: str, absent: Any = None
+) -> Mapping[str, Any]:
+    table = tables.get(name, absent)
     if not isinstance(table, dict):
         raise SettingError(f"{path}: expected a table [{name}], as a run's config.toml has it.")
     return table
@@ -116,7 +118,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"The configuration file {path} cannot be read: {error}.") from None
+        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise SettingError(f"The configuration file {path} cannot be read: {reason}.") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"The configuration file {path} is not valid TOML: {error}.") from None
 

@@ -34,9 +34,7 @@ def unfinished_words(figures: Figures) -> str:
     count = figures.get("unfinished", 0)
     if not count:
         return ""
-    longest = int(figures["length_max"]) if "length_max" in figures else None
-    steps = f" after {longest:,} steps" if longest else ""
-    return f"{episodes_words(count)} had no end and were given up{steps}."
+    return f"{episodes_words(count)} had no end and were given up."
 
 
 def effort(steps: int, now: int, timing: Mapping[str, float]) -> str:
