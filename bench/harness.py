@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEER_WORKERS = Path(__file__).resolve().parent / "peers"
+SOURCES = REPOSITORY / "src"
+sys.path.insert(0, str(SOURCES))  # these sources are measured, whatever is installed
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -44,9 +46,8 @@ def stop(sentence: str, code: int = 2) -> NoReturn:
 def environment_for_workers(**changes: str | None) -> dict[str, str]:
     """This process's environment with the sources on the path; None removes a variable."""
     environment = dict(os.environ)
-    sources = str(REPOSITORY / "src")
     environment["PYTHONPATH"] = os.pathsep.join(
-        [sources, *filter(None, [environment.get("PYTHONPATH")])]
+        [str(SOURCES), *filter(None, [environment.get("PYTHONPATH")])]
     )
     for name, value in changes.items():
         if value is None:

@@ -92,3 +92,20 @@ def many_seeds(configuration: Any, seeds: int, updates: int, devices: int) -> tu
         check_vma=False,
     )
     return jax.jit(shared), runs
+
+
+def worst_value_error(run: Any, checkpoint: str) -> float:
+    """How far the critic of a probe's trained run is from the exact value, where it is worst."""
+    import numpy as np
+
+    from trimtab.envs.make import make
+
+    configuration = run.configuration
+    env, gamma = make(configuration.env_id), configuration.algorithm.gamma
+    network = run.learner(checkpoint).parameters.network()
+    seen = {"Probe1-v0": [0.0], "Probe3-v0": [0.0, 1.0], "Probe4-v0": [0.0]}
+    signals = seen.get(configuration.env_id, [-1.0, 1.0])
+    return max(
+        abs(float(network.value(np.float32([signal]))) - env.value(signal, gamma))
+        for signal in signals
+    )
