@@ -1,5 +1,6 @@
 """Draw docs/images/update.svg: what one update does, and in which file."""
 
+import itertools
 from pathlib import Path
 
 import matplotlib
@@ -51,7 +52,7 @@ def main() -> None:
             color=LINE,
             family="monospace",
         )
-    for (left, *_), (right, *_) in zip(BOXES[:-1], BOXES[1:], strict=True):
+    for (left, *_), (right, *_) in itertools.pairwise(BOXES):
         arrow(axes, (left + WIDTH, BASE + 0.57), (right, BASE + 0.57))
     arrow(axes, (12.6, BASE + HEIGHT), (3.4, BASE + HEIGHT), curve=0.13)
     axes.text(

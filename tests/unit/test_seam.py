@@ -1,4 +1,4 @@
-"""The proofs of the seam: one algorithm object, any collector, nothing carried that can be derived."""
+"""The proofs of the seam: one algorithm, any collector, nothing carried that can be derived."""
 
 import dataclasses
 
@@ -157,7 +157,7 @@ def test_the_policy_ratio_is_one_on_the_first_minibatch(env, ppo):
 
 
 def test_two_devices_learn_what_one_does(env):
-    """Shuffles differ by device, so compare with one minibatch and one epoch, where none matters."""
+    """Shuffles differ by device: compare with one minibatch and one epoch, where none matters."""
     ppo = PPO(minibatches=1, epochs=1, normalize_observations=True)
     runs = []
     for devices in (1, 2):

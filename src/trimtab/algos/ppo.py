@@ -134,10 +134,10 @@ class PPO(PPOSettings):
     def terms(self, network: ActorCritic, sample: Sample) -> Terms:
         """The parts of one sample's loss.
 
-            ratio r = π(a|s) / π_old(a|s)
-            policy  = −min(r A, clip(r, 1 − ε, 1 + ε) A)
-            value   = ½ (V(s) − target)²
-            KL(π_old, π) ≈ (r − 1) − log r          (Schulman's k3: unbiased, never negative)
+        ratio r = π(a|s) / π_old(a|s)
+        policy  = −min(r A, clip(r, 1 − ε, 1 + ε) A)
+        value   = ½ (V(s) − target)²
+        KL(π_old, π) ≈ (r − 1) − log r          (Schulman's k3: unbiased, never negative)
         """
         policy = network.policy(sample.obs)
         log_ratio = policy.log_prob(sample.action) - sample.log_prob

@@ -42,9 +42,7 @@ class PPOSettings:
     entropy_coefficient: float = setting(
         0.0, "weight of the entropy bonus, which keeps the policy exploring", at_least=-1, at_most=1
     )
-    value_coefficient: float = setting(
-        0.5, "weight of the critic's loss", at_least=0, at_most=100
-    )
+    value_coefficient: float = setting(0.5, "weight of the critic's loss", at_least=0, at_most=100)
     max_grad_norm: float = setting(
         0.5, "gradients longer than this are shortened to it", above=0, at_most=1e9
     )

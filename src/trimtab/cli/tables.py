@@ -136,4 +136,8 @@ def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else _UNLIMITED, highlight=False).print(table)
+    console = Console(width=None if sys.stdout.isatty() else _UNLIMITED, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())  # rich would end the process with an error where a pipe has closed

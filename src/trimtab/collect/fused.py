@@ -12,7 +12,13 @@ from trimtab.types import JaxEnv, Rollout
 
 
 def collect_fused(
-    algorithm: Any, env: JaxEnv, actor: Any, lanes: Lanes, root: Array, update: Array, num_steps: int
+    algorithm: Any,
+    env: JaxEnv,
+    actor: Any,
+    lanes: Lanes,
+    root: Array,
+    update: Array,
+    num_steps: int,
 ) -> tuple[Lanes, Rollout]:
     """``num_steps`` steps in every lane: a rollout whose leaves are [T, N, ...].
 

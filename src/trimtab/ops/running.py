@@ -22,9 +22,9 @@ class Running(NamedTuple):
     def merge(self, items: Array, across: Across = ALONE) -> "Running":
         """Statistics of what was seen before together with ``items`` [B, ...] of every device.
 
-            n = n_a + n_b,   δ = mean_b − mean_a
-            mean = mean_a + δ n_b / n
-            squares = squares_a + squares_b + δ² n_a n_b / n
+        n = n_a + n_b,   δ = mean_b − mean_a
+        mean = mean_a + δ n_b / n
+        squares = squares_a + squares_b + δ² n_a n_b / n
         """
         fresh = jnp.float32(items.shape[0] * across.devices)
         mean = across.mean(items.mean(axis=0))

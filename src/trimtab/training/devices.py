@@ -28,7 +28,9 @@ class DevicePlan:
     single_thread: bool
 
 
-def plan(requested: str, num_envs: int, batch: int, minibatches: int, parameters: int) -> DevicePlan:
+def plan(
+    requested: str, num_envs: int, batch: int, minibatches: int, parameters: int
+) -> DevicePlan:
     """The plan for ``--devices``: a number, or auto, which judges by the size of a minibatch."""
     if requested != "auto":
         count = _device_count(requested, num_envs, batch, minibatches)

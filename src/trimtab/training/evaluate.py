@@ -97,7 +97,7 @@ def summary(episodes: Episodes) -> dict[str, float]:
 
 
 def standard_error(returns: np.ndarray) -> float:
-    """Of the mean: s / √n with the unbiased s; 0 for a single episode, of which nothing is known."""
+    """Of the mean: s / √n with the unbiased s; 0 for one episode, of which nothing is known."""
     return float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else 0.0
 
 

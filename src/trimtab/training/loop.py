@@ -190,9 +190,11 @@ class Loop:
         self._progress.updated(self._status(done + count))
 
     def _status(self, done: int) -> Status:
-        returns, episodes = (sum(column) for column in zip(*self._recent, strict=True)) if (
-            self._recent
-        ) else (math.nan, 1)
+        returns, episodes = (
+            (sum(column) for column in zip(*self._recent, strict=True))
+            if (self._recent)
+            else (math.nan, 1)
+        )
         steps = (done - self._first_update) * self._schedule.batch
         return Status(
             update=done,
@@ -205,7 +207,9 @@ class Loop:
 
     def _evaluate(self, run: Run, done: int) -> None:
         root = stream(run.root, Purpose.EVALUATION, done)
-        episodes: Episodes = self._programs.evaluate(self._algorithm, on_one_device(run.learner), root)
+        episodes: Episodes = self._programs.evaluate(
+            self._algorithm, on_one_device(run.learner), root
+        )
         figures = summary(episodes)
         steps = done * self._schedule.batch
         self._records.evaluations.append([{"update": done, "steps": steps, **figures}])
@@ -259,5 +263,3 @@ def check_finite(faults: np.ndarray, columns: dict[str, np.ndarray], done: int) 
 def default_eval_every(updates: int) -> int:
     """About five evaluations in a run."""
     return max(1, -(-updates // 5))
-
-

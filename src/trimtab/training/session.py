@@ -36,8 +36,13 @@ class Session:
     devices: DevicePlan
 
     @staticmethod
-    def prepare(env: JaxEnv | str, algorithm: Any, settings: TrainSettings, devices: DevicePlan,
-                options: Mapping[str, Any]) -> "Session":
+    def prepare(
+        env: JaxEnv | str,
+        algorithm: Any,
+        settings: TrainSettings,
+        devices: DevicePlan,
+        options: Mapping[str, Any],
+    ) -> "Session":
         """Make the environment, and refuse what could not be trained, before memory is taken."""
         made = make(env, **options)
         whole = dataclasses.replace(algorithm, total_updates=float(num_updates(settings)))
@@ -81,8 +86,8 @@ class Session:
     def compile(self) -> tuple[Run, Programs]:
         """The run before its first update, and the compiled programs."""
         mesh = lanes_mesh(self.devices.devices)
-        step = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
-        evaluate = make_evaluator(self.env, self.settings.eval_episodes, deterministic=True)
+        step: Any = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
+        evaluate: Any = make_evaluator(self.env, self.settings.eval_episodes, deterministic=True)
         shapes = self.template()
         placed = self.place(shapes)
 

@@ -40,9 +40,7 @@ def one_update(
     """Collect a rollout, then learn from it."""
     actor = algorithm.actor(run.learner)
     started = run.lanes._replace(finished=Finished.none(run.lanes.index.shape[0]))
-    lanes, rollout = collect_fused(
-        algorithm, env, actor, started, run.root, run.update, num_steps
-    )
+    lanes, rollout = collect_fused(algorithm, env, actor, started, run.root, run.update, num_steps)
     shuffle_key = stream(run.root, Purpose.SHUFFLE, run.update)
     learner, metrics = algorithm.update(run.learner, rollout, shuffle_key, across)
     metrics |= lanes.finished.metrics(across)

@@ -18,8 +18,9 @@ def test_merging_batches_equals_numpy_over_all(sizes, seed):
     everything = np.concatenate(batches).astype("f8")
     np.testing.assert_allclose(running.count, len(everything))
     np.testing.assert_allclose(running.mean, everything.mean(0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(running.squares, everything.var(0) * len(everything), rtol=1e-3,
-                               atol=1e-3)
+    np.testing.assert_allclose(
+        running.squares, everything.var(0) * len(everything), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_normalised_batch_has_mean_zero_and_deviation_one():

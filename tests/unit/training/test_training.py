@@ -92,7 +92,10 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, env):
     )
     whole = train(tmp_path / "whole", env, algorithm)
     stopped = trimtab.train(
-        env, algorithm, run_dir=tmp_path / "half", progress=StopAfter(1),
+        env,
+        algorithm,
+        run_dir=tmp_path / "half",
+        progress=StopAfter(1),
         **{**SETTINGS, "eval_every": 4},
     )
     assert stopped.stopped_by == "SIGINT"
@@ -249,9 +252,7 @@ def test_training_works_outside_the_main_thread(tmp_path):
     ("updates", "batch", "eval_every", "checkpoint_every"),
     [(100, 512, 7, 0), (5, 100_000, 2, 3), (64, 32, 64, 10), (1, 32, 5, 0)],
 )
-def test_calls_cover_the_run_and_stop_where_they_must(
-    updates, batch, eval_every, checkpoint_every
-):
+def test_calls_cover_the_run_and_stop_where_they_must(updates, batch, eval_every, checkpoint_every):
     schedule = Schedule(updates, batch, eval_every, checkpoint_every)
     stops = [0]
     while stops[-1] < updates:
