@@ -33,6 +33,7 @@ def eval_command(arguments: Sequence[str]) -> int:
 
     from trimtab.api import load
     from trimtab.cli import words
+    from trimtab.log.progress import number
     from trimtab.training.checkpoint import exists
 
     run = load(values["run"])
@@ -61,8 +62,8 @@ def eval_command(arguments: Sequence[str]) -> int:
         return 0
     print(words.verdict(figures, solved_at))
     names = ("median", "std", "iqr", "iqm", "min", "max")
-    print(", ".join(f"{name} {words.number(figures[name])}" for name in names))
-    print(f"mean length {words.number(figures['length_mean'])} steps")
+    print(", ".join(f"{name} {number(figures[name])}" for name in names))
+    print(f"mean length {number(figures['length_mean'])} steps")
     if unfinished := words.unfinished_words(figures):
         print(unfinished)
     actions = "sampled" if values["stochastic"] else "the best"

@@ -38,7 +38,8 @@ def runs_command(arguments: Sequence[str]) -> int:
     """``trimtab runs``"""
     values = parse(RUNS, arguments)
 
-    from trimtab.cli.words import json_line, number
+    from trimtab.cli.words import json_line
+    from trimtab.log.progress import number
     from trimtab.training.rundir import list_runs
 
     folder = Path(values["dir"]).expanduser()

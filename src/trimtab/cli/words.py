@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimtab.log.progress import duration_words
+from trimtab.log.progress import duration_words, plus_minus
 from trimtab.log.writer import to_json
 
 Figures = Mapping[str, Any]  # of an evaluation: see ``training.evaluate.summary``
@@ -20,13 +20,13 @@ def is_solved(figures: Figures, solved_at: float | None) -> bool | None:
 def verdict(figures: Figures, solved_at: float | None) -> str:
     """solved: mean return 500.0 ± 0.0 over 20 episodes"""
     mean = (
-        f"mean return {number(figures['mean'])} ± {number(figures['standard_error'])} over "
+        f"mean return {plus_minus(figures['mean'], figures['standard_error'])} over "
         f"{episodes_words(figures['episodes'])}"
     )
     solved = is_solved(figures, solved_at)
     if solved is None:
         return mean
-    return f"solved: {mean}" if solved else f"not solved: {mean}; {solved_at:g} counts as solved"
+    return f"solved: {mean}" if solved else f"not solved: {mean} ({solved_at:g} counts as solved)"
 
 
 def unfinished_words(figures: Figures) -> str:
@@ -49,11 +49,6 @@ def effort(steps: int, now: int, timing: Mapping[str, float]) -> str:
 def first_solved(evaluations: Sequence[Figures], solved_at: float | None) -> int | None:
     """The steps at the first evaluation while training that reached the mark."""
     return next((e["steps"] for e in evaluations if is_solved(e, solved_at)), None)
-
-
-def number(value: float) -> str:
-    """475.3, 0.742, −0.05: one decimal, or three where the value is small."""
-    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.3f}"
 
 
 def episodes_words(count: int) -> str:

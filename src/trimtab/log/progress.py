@@ -133,7 +133,7 @@ class Live:
             self._show([*progress_parts(status), self._evaluation, self._compiled])
 
     def evaluated(self, steps: int, mean: float, standard_error: float) -> None:
-        self._evaluation = Part(f"evaluated {mean:.1f} ± {standard_error:.1f}", rank=5)
+        self._evaluation = Part(f"evaluated {plus_minus(mean, standard_error)}", rank=5)
 
     def close(self) -> None:
         """Leave the last line as it stands and go to the next."""
@@ -213,15 +213,25 @@ def progress_parts(status: Status) -> list[Part]:
     """██████░░░░░░ · 50,176/100,352 steps · return 143.2 · 512k steps/s · 0.2 s left · update 49"""
     share = status.steps / max(status.total_steps, 1)
     filled = int(12 * min(share, 1.0))
-    returns = "–" if math.isnan(status.recent_return) else f"{status.recent_return:.1f}"
     return [
         Part("█" * filled + "░" * (12 - filled), rank=4),
         Part(f"{status.steps:,}/{status.total_steps:,} steps", rank=0),
-        Part(f"return {returns}", rank=1),
+        Part(f"return {number(status.recent_return)}", rank=1),
         Part(f"{rate_words(status.steps_per_second)} steps/s", rank=3),
         Part(f"{duration_words(status.seconds_left)} left", rank=2),
         Part(f"update {status.update:,}/{status.updates:,}", rank=6),
     ]
+
+
+def number(value: float, scale: float | None = None) -> str:
+    """475.3, 0.742, -9.300, –: three decimals where the value (or the scale) is small."""
+    decimals = 1 if abs(value if scale is None else scale) >= 10 else 3
+    return f"{value:.{decimals}f}" if math.isfinite(value) else "–"
+
+
+def plus_minus(mean: float, standard_error: float) -> str:
+    """475.3 ± 4.2, with as many decimals on the right as on the left."""
+    return f"{number(mean)} ± {number(standard_error, scale=mean)}"
 
 
 def rate_words(rate: float) -> str:
