@@ -27,6 +27,7 @@ from trimtab.log.progress import (
 )
 
 STATUS = Status(49, 98, 50_176, 100_352, 512_345.0, 143.21)
+LAST_STEPS = "100,352/100,352 steps"
 LAST = Status(98, 98, 100_352, 100_352, 512_345.0, 500.0)
 
 
@@ -112,16 +113,15 @@ def test_a_live_line_is_rewritten_in_place() -> None:
 
 def test_a_live_line_fits_the_terminal_however_narrow() -> None:
     ours, theirs = pty.openpty()
-    try:
-        termios.tcsetwinsize(theirs, (24, 30))
-        with open(theirs, "w", encoding="utf-8", closefd=False) as stream:
-            _watched(Live(stream))
-        text = os.read(ours, 65536).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    termios.tcsetwinsize(theirs, (24, 30))
+    with open(theirs, "w", encoding="utf-8") as stream:
+        _watched(Live(stream))
+        text = ""
+        while LAST_STEPS not in text:
+            text += os.read(ours, 65536).decode()
+    os.close(ours)
     lines = re.split(r"\r\x1b\[2K|\r\n", text)
-    assert any("100,352/100,352 steps" in line for line in lines)
+    assert any(LAST_STEPS in line for line in lines)
     assert max(map(len, lines)) < 30
 
 
