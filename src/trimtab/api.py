@@ -96,12 +96,13 @@ class TrainedRun:
         import jax
 
         from trimtab.keys import Purpose, stream
-        from trimtab.training.evaluate import make_evaluator, summary
+        from trimtab.training.evaluate import summary
 
         session = self._session
-        evaluate = make_evaluator(session.env, episodes, deterministic)
         root = stream(jax.random.key(seed), Purpose.EVALUATION)
-        result = evaluate(session.algorithm, self.learner(checkpoint), root)
+        result = session.evaluator(episodes, deterministic)(
+            session.algorithm, self.learner(checkpoint), root
+        )
         return {
             **summary(result),
             "seed": seed,

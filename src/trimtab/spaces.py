@@ -100,3 +100,8 @@ def zeros(space: Space) -> np.ndarray:
     if isinstance(space, Discrete):
         return np.zeros((), np.int32)
     return np.zeros(space.shape, space.dtype)
+
+
+def num_bytes(space: Space) -> int:
+    """Memory that one element takes."""
+    return zeros(space).nbytes

@@ -19,7 +19,7 @@ class TrainSettings:
     eval_every: int = setting(
         0, "updates between evaluations; 0 chooses about five in a run", at_least=0
     )
-    eval_episodes: int = setting(10, "episodes in each evaluation while training", at_least=1)
+    eval_episodes: int = setting(20, "episodes in each evaluation while training", at_least=1)
     checkpoint_every: int = setting(
         0, "updates between checkpoints; 0 saves one with each evaluation", at_least=0
     )

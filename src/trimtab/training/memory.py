@@ -26,10 +26,10 @@ def available_bytes() -> int | None:
         return None
 
 
-def check_memory(lanes: Any, rollout: Any, num_envs: int, num_steps: int) -> None:
-    """Refuse a run whose rollout would not fit; arguments may be shapes only."""
+def check_memory(lanes_bytes: int, step_bytes: int, num_envs: int, num_steps: int) -> None:
+    """Refuse a run whose lanes, and the rollout of ``num_steps`` steps in each, would not fit."""
     available = available_bytes()
-    needed = tree_bytes(lanes) + ROLLOUT_COPIES * tree_bytes(rollout)
+    needed = lanes_bytes + ROLLOUT_COPIES * num_steps * step_bytes
     if available is None or needed <= available:
         return
     fitting = max(1, int(num_envs * available / needed / 2))

@@ -1,6 +1,7 @@
 """A run from its configuration to its end: devices, environment, programs, folder, loop."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +12,16 @@ import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
-from trimtab.collect.fused import collect_fused
 from trimtab.envs.make import make
 from trimtab.log.progress import Progress
 from trimtab.log.writer import JsonLines, read_jsonl
+from trimtab.spaces import num_bytes
 from trimtab.training import checkpoint
 from trimtab.training.config import TrainSettings, batch_size, num_updates
 from trimtab.training.devices import DevicePlan
 from trimtab.training.evaluate import make_evaluator
 from trimtab.training.loop import Loop, Outcome, Programs, Records, Schedule, default_eval_every
-from trimtab.training.memory import check_memory
+from trimtab.training.memory import check_memory, tree_bytes
 from trimtab.training.rundir import RunFolder
 from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
 from trimtab.types import JaxEnv
@@ -60,49 +61,60 @@ class Session:
             checkpoint_every=self.settings.checkpoint_every,
         )
 
-    def begin(self, algorithm: Any, root: Array) -> Run:
-        return begin(algorithm, self.env, self.settings.num_envs, root)
-
     def check(self) -> None:
-        """Trace a rollout without running it: unfit spaces and sizes are named here."""
+        """Trace the first state of the run without making it: unfit spaces and sizes show here."""
+        lanes = self.template.lanes
+        obs_bytes = tree_bytes(lanes.obs)
+        action_bytes = self.settings.num_envs * num_bytes(self.env.spec.action)
+        # Beside the observation, its successor and the action: reward, flags, log-probability.
+        step_bytes = 2 * obs_bytes + action_bytes + 16 * self.settings.num_envs
+        check_memory(tree_bytes(lanes), step_bytes, self.settings.num_envs, self.settings.num_steps)
 
-        def first_rollout(algorithm: Any, root: Array) -> Any:
-            run = self.begin(algorithm, root)
-            actor = algorithm.actor(run.learner)
-            return collect_fused(
-                algorithm, self.env, actor, run.lanes, root, run.update, self.settings.num_steps
-            )
-
-        lanes, rollout = jax.eval_shape(first_rollout, self.algorithm, self.root())
-        check_memory(lanes, rollout, self.settings.num_envs, self.settings.num_steps)
-
+    @functools.cached_property
     def root(self) -> Array:
         return jax.random.key(self.settings.seed)
 
+    @functools.cached_property
+    def _begin(self) -> Any:
+        # One jitted function for tracing, compiling and running: it is traced once.
+        return jax.jit(
+            lambda algorithm, root: begin(algorithm, self.env, self.settings.num_envs, root)
+        )
+
+    @functools.cached_property
     def template(self) -> Run:
         """The shapes of a run, to load a checkpoint into."""
-        return jax.eval_shape(self.begin, self.algorithm, self.root())
+        return jax.eval_shape(self._begin, self.algorithm, self.root)
+
+    @functools.cached_property
+    def _evaluators(self) -> dict[tuple[int, bool], Any]:
+        return {}
+
+    def lowered_evaluator(self, episodes: int, deterministic: bool) -> Any:
+        evaluate: Any = make_evaluator(self.env, episodes, deterministic)
+        return evaluate.lower(self.algorithm, self.template.learner, self.root)
+
+    def evaluator(self, episodes: int, deterministic: bool) -> Any:
+        """A compiled ``evaluate(algorithm, learner, root)``, kept for the next time."""
+        kind = (episodes, deterministic)
+        if kind not in self._evaluators:
+            self._evaluators[kind] = self.lowered_evaluator(*kind).compile()
+        return self._evaluators[kind]
 
     def compile(self) -> tuple[Run, Programs]:
         """The run before its first update, and the compiled programs."""
         mesh = lanes_mesh(self.devices.devices)
         step: Any = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
-        evaluate: Any = make_evaluator(self.env, self.settings.eval_episodes, deterministic=True)
-        shapes = self.template()
-        placed = self.place(shapes)
-
-        def compile_begin() -> Run:
-            run = jax.jit(self.begin)(self.algorithm, self.root())
-            return jax.tree.map(jax.device_put, run, jax.tree.map(lambda x: x.sharding, placed))
-
+        while_training = (self.settings.eval_episodes, True)
         # XLA compiles outside of Python's lock: three programs in the time of the longest.
         with ThreadPoolExecutor(3) as pool:
-            started = pool.submit(compile_begin)
-            stepping = pool.submit(step.lower(self.algorithm, placed, np.int32(1)).compile)
-            evaluating = pool.submit(
-                evaluate.lower(self.algorithm, shapes.learner, self.root()).compile
-            )
-            return started.result(), Programs(stepping.result(), evaluating.result())
+            started = pool.submit(self._begin, self.algorithm, self.root)
+            lowered = step.lower(self.algorithm, self.place(self.template), np.int32(1))
+            stepping = pool.submit(lowered.compile)
+            evaluating = pool.submit(self.lowered_evaluator(*while_training).compile)
+            self._evaluators[while_training] = evaluating.result()
+            programs = Programs(stepping.result(), evaluating.result())
+            return self.place(started.result()), programs
 
     def place(self, run: Run) -> Run:
         """The run's arrays (or shapes) with the placement that the compiled step expects."""
@@ -180,7 +192,7 @@ def run_session(
 
 def load_run(session: Session, folder: RunFolder, name: str) -> tuple[Run, dict[str, Any]]:
     """A checkpoint of the folder, as this session's run, and the notes that came with it."""
-    template = session.template()
+    template = session.template
     expect = {
         "environment": session.env.spec.id,
         "network": session.network_shapes(template),

@@ -86,6 +86,7 @@ def repeated(
     update: Callable[[Run], tuple[Run, Metrics]], run: Run, count: Array, capacity: int
 ) -> tuple[Run, Metrics]:
     """``update`` applied ``count`` times, and its metrics as arrays of ``capacity`` rows."""
+    update = jax.jit(update)  # traced once, here and in the loop
     shapes = jax.eval_shape(update, run)[1]
     empty = jax.tree.map(lambda one: jnp.zeros((capacity, *one.shape), one.dtype), shapes)
 
