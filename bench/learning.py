@@ -14,8 +14,8 @@ One process for each environment, with one compiled program for all its seeds, o
 the devices that ``auto`` chooses. Presets were tuned on seeds from 100 on; these are 0 to 9.
 
 Probes are processes with an empty compilation cache, timed from their start to the end of
-``trimtab.train`` with the default settings for 100k steps. What they learnt is checked after that: the
-greedy return against the optimum, and the critic against the values that can be written down.
+``trimtab.train`` with the default settings for 100k steps. What they learnt is checked after that:
+the greedy return against the optimum, and the critic against the values that can be written down.
 
     python bench/learning.py                          all of it
     python bench/learning.py --quick                  two seeds each
