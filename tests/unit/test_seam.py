@@ -111,7 +111,6 @@ def test_seeds_and_floats_can_be_mapped_and_each_equals_its_own_run(env):
             run, _ = one_update(ppo, env, NUM_STEPS, run)
         return run.learner.parameters.vector
 
-    # Initialised in turn: several orthogonal initialisations under one vmap may hang (QR threads).
     together = jax.jit(lambda s, r: jax.lax.map(lambda x: one(*x), (s, r)))(seeds, rates)
     ppos = jax.vmap(lambda rate: PPO(minibatches=2, learning_rate=rate))(rates)
     starts = [begin(PPO(minibatches=2), env, NUM_ENVS, jax.random.key(int(s))) for s in seeds]

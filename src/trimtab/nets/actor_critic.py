@@ -1,23 +1,24 @@
 """A policy and a value function, side by side."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from trimtab.nets.heads import Distribution, distribution, num_outputs
+from trimtab.nets.module import module, static
 from trimtab.nets.networks import MLP, features, num_features
 from trimtab.spaces import Box, EnvSpec, Space
 
 
-class ActorCritic(eqx.Module):
+@module
+class ActorCritic:
     """Two separate MLPs over the same features; methods take one (normalised) observation."""
 
     actor: MLP
     critic: MLP
     log_std: Array | None  # of continuous actions; does not depend on the observation
-    observation_space: Space = eqx.field(static=True)
-    action_space: Space = eqx.field(static=True)
+    observation_space: Space = static()
+    action_space: Space = static()
 
     @staticmethod
     def make(

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from trimtab.nets.module import module, static
 from trimtab.spaces import Discrete, Space
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -17,7 +17,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-class Dense(eqx.Module):
+@module
+class Dense:
     """``x W + b``, with W stored [in, out].
 
     ``eqx.nn.Linear`` stores [out, in]. For the narrow batches of a rollout on a CPU, and for the
@@ -30,18 +31,35 @@ class Dense(eqx.Module):
     @staticmethod
     def orthogonal(key: Array, inputs: int, outputs: int, gain: float) -> "Dense":
         """Orthogonal weights scaled by ``gain`` (Saxe et al. 2013), zero bias."""
-        weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs), jnp.float32)
-        return Dense(weight, jnp.zeros(outputs))
+        return Dense(gain * random_orthogonal(key, inputs, outputs), jnp.zeros(outputs))
 
     def __call__(self, x: Array) -> Array:
         return x @ self.weight + self.bias
 
 
-class MLP(eqx.Module):
+def random_orthogonal(key: Array, rows: int, columns: int) -> Array:
+    """A uniformly random matrix with orthonormal columns, or rows if there are fewer of those.
+
+    The polar factor of a normal matrix, by Newton's iteration X ← X (3 − XᵀX) / 2, which takes
+    every singular value in (0, √3) to 1. Matrix products only: a QR decomposition would load
+    scipy's linear algebra, and several of them mapped over seeds may wait for each other for ever.
+    """
+    normal = jax.random.normal(key, (max(rows, columns), min(rows, columns)))
+
+    def newton(_: Array, x: Array) -> Array:
+        return 1.5 * x - 0.5 * x @ (x.T @ x)
+
+    # Singular values grow by half in each step until they are near 1: sixty steps lift 1e-9.
+    tall = jax.lax.fori_loop(0, 60, newton, normal / jnp.linalg.norm(normal))
+    return tall if rows >= columns else tall.T
+
+
+@module
+class MLP:
     """Dense layers with a nonlinearity between them."""
 
     layers: tuple[Dense, ...]
-    activation: str = eqx.field(static=True)
+    activation: str = static()
 
     @staticmethod
     def make(key: Array, sizes: Sequence[int], activation: str, last_gain: float) -> "MLP":

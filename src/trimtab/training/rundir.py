@@ -41,7 +41,7 @@ _SCHEMA: dict[str, type] = {
     "algorithm_name": str,
     **dict.fromkeys(("environment", "training", "algorithm", "devices"), dict),
 }
-_PACKAGES = ("trimtab", "jax", "jaxlib", "numpy", "optax", "equinox", "gymnasium", "gymnax", "brax")
+_PACKAGES = ("trimtab", "jax", "jaxlib", "numpy", "gymnasium", "gymnax", "brax")
 _LOCK_ATTEMPTS = 10  # `list_runs` holds the lock for an instant when it looks whether it is free
 _LONGEST_ENVIRONMENT_NAME = 80
 

@@ -19,14 +19,9 @@ SEEDS_AXIS = "seeds"
 
 
 def begin_seeds(algorithm: Any, env: JaxEnv, num_envs: int, seeds: Sequence[int]) -> Run:
-    """The runs of several seeds before their first updates, as one.
-
-    Made one after another: orthogonal initialisations that are mapped together may wait for each
-    other's threads for ever.
-    """
-    return jax.lax.map(
-        lambda seed: begin(algorithm, env, num_envs, jax.random.key(seed)),
-        jnp.asarray(seeds, jnp.uint32),
+    """The runs of several seeds before their first updates, as one."""
+    return jax.vmap(lambda seed: begin(algorithm, env, num_envs, jax.random.key(seed)))(
+        jnp.asarray(seeds, jnp.uint32)
     )
 
 
