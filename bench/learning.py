@@ -83,10 +83,7 @@ def work_on_task(env_id: str, seeds: int, episodes: int) -> None:
     every = max(2, math.ceil(updates / EVALUATIONS))
     step = sessions.compiled_step(session, every)
     evaluate = sessions.evaluator(session, episodes)
-    begin = jax.jit(session.begin)
-
-    def start(seed: int) -> Any:
-        return session.place(begin(session.algorithm, jax.random.key(seed)))
+    start = sessions.beginner(session)
 
     begun = time.perf_counter()
     warm, _ = step(session.algorithm, start(0), np.int32(1))

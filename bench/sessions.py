@@ -31,6 +31,18 @@ def compiled_step(session: Any, capacity: int) -> Any:
     return make_step(session.env, session.settings.num_steps, capacity, mesh)
 
 
+def beginner(session: Any) -> Any:
+    """``start(seed) -> run``, before the first update and where the compiled step expects it."""
+    import jax
+
+    from trimtab.training.step import begin
+
+    first = jax.jit(
+        lambda algorithm, root: begin(algorithm, session.env, session.settings.num_envs, root)
+    )
+    return lambda seed: session.place(first(session.algorithm, jax.random.key(seed)))
+
+
 def evaluator(session: Any, episodes: int) -> Any:
     """``evaluate(run) -> returns`` of that many episodes, deterministic, as in training."""
     import numpy as np
@@ -54,44 +66,22 @@ def many_seeds(configuration: Any, seeds: int, updates: int, devices: int) -> tu
     The algorithm is mapped over seeds as it is, and the seeds are shared over devices.
     """
     import jax
-    from jax import lax
-    from jax.sharding import AxisType, PartitionSpec
+    import numpy as np
 
     from trimtab.algos.ppo import PPO
     from trimtab.envs.make import make
     from trimtab.settings import setting_names
+    from trimtab.training.seeds import begin_seeds, make_seeds_step, seeds_mesh
     from trimtab.training.session import as_arrays
-    from trimtab.training.step import begin, one_update
 
     training, settings = configuration.training, configuration.algorithm
     algorithm = as_arrays(
         PPO(**{name: getattr(settings, name) for name in setting_names(settings)})
     )
     env = make(configuration.env_id)
-    roots = jax.vmap(jax.random.key)(jax.numpy.arange(seeds))
-    # Orthogonal initialisations that are mapped with vmap can hang XLA's threads; lax.map cannot.
-    runs = jax.jit(
-        lambda roots: lax.map(lambda root: begin(algorithm, env, training.num_envs, root), roots)
-    )(roots)
-
-    def advance(runs: Any) -> tuple[Any, Any]:
-        def update(run: Any) -> tuple[Any, Any]:
-            return one_update(algorithm, env, training.num_steps, run)
-
-        return lax.scan(lambda runs, _: jax.vmap(update)(runs), runs, None, length=updates)
-
-    if devices == 1:
-        return jax.jit(advance), runs
-    mesh = jax.make_mesh((devices,), ("seeds",), axis_types=(AxisType.Auto,))
-    by_seed, by_update_and_seed = PartitionSpec("seeds"), PartitionSpec(None, "seeds")
-    shared = jax.shard_map(
-        advance,
-        mesh=mesh,
-        in_specs=(by_seed,),
-        out_specs=(by_seed, by_update_and_seed),
-        check_vma=False,
-    )
-    return jax.jit(shared), runs
+    start = jax.jit(lambda: begin_seeds(algorithm, env, training.num_envs, range(seeds)))
+    step = make_seeds_step(env, training.num_steps, updates, seeds_mesh(devices))
+    return (lambda runs: step(algorithm, runs, np.int32(updates))), start()
 
 
 def worst_value_error(run: Any, checkpoint: str) -> float:
