@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trimtab.errors import TrimtabError as TrimtabError
     from trimtab.keys import Purpose as Purpose
     from trimtab.keys import stream as stream
+    from trimtab.types import HostEnv as HostEnv
     from trimtab.types import JaxEnv as JaxEnv
     from trimtab.types import Rollout as Rollout
     from trimtab.types import Step as Step
@@ -37,6 +38,7 @@ _HOMES = {
     "TrimtabError": "trimtab.errors",
     "Purpose": "trimtab.keys",
     "stream": "trimtab.keys",
+    "HostEnv": "trimtab.types",
     "JaxEnv": "trimtab.types",
     "Rollout": "trimtab.types",
     "Step": "trimtab.types",

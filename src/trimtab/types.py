@@ -4,11 +4,15 @@ Shapes: T is ``num_steps``, N is ``num_envs``. A JAX environment and an algorith
 written for one lane; collectors ``vmap`` them over the N lanes.
 """
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 
 from trimtab.spaces import EnvSpec
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Observation = Any
 Action = Any
@@ -54,3 +58,23 @@ class JaxEnv(Protocol):
     def spec(self) -> EnvSpec: ...
     def reset(self, key: Array) -> tuple[EnvState, Observation]: ...
     def step(self, key: Array, state: EnvState, action: Action) -> tuple[EnvState, Transition]: ...
+
+
+@runtime_checkable
+class HostEnv(Protocol):
+    """N environments outside of compiled programs: stateful, numpy in and numpy out.
+
+    ``step`` begins a new episode in each lane whose episode ended, and emits no transition for
+    that. Its ``Step`` has numpy leaves: ``reward`` is float32 [N], the flags are bool [N],
+    ``truncated`` is False where ``terminated`` is True, and observations are arrays [N, ...], or
+    dicts of such. They are the caller's until the next call; no longer, because an environment may
+    write the next ones into the same memory.
+    """
+
+    @property
+    def spec(self) -> EnvSpec: ...
+    @property
+    def num_envs(self) -> int: ...
+    def reset(self, seeds: Sequence[int]) -> Observation: ...
+    def step(self, actions: "np.ndarray") -> Step: ...
+    def close(self) -> None: ...
