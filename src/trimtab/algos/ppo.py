@@ -83,7 +83,8 @@ class PPO(PPOSettings):
         )
         parameters = Flat.of(network)
         normalised = self.normalize_observations
-        statistics = Running.zeros(spec.observation.shape) if normalised else None
+        shown = spec.observation
+        statistics = Running.zeros(shown.shape) if normalised and isinstance(shown, Box) else None
         return Learner(parameters, self._adam().init(parameters), statistics, jnp.int32(0))
 
     def actor(self, learner: Learner) -> Actor:

@@ -28,7 +28,7 @@ from trimtab.errors import (
     UnsupportedSpaceError,
     did_you_mean,
 )
-from trimtab.spaces import Box, Discrete, EnvSpec, Space
+from trimtab.spaces import Box, Discrete, EnvSpec, Space, zeros
 from trimtab.types import EnvState, Observation, Transition
 
 # Gymnax has no infinity in its bounds: the largest float32 stands for it.
@@ -62,8 +62,8 @@ def cast(leaf: Any, dtype: Any) -> Array:
 
 def cast_to_space(value: Any, space: Space) -> Array:
     """An observation or an action in the dtype and the shape of its space."""
-    dtype = jnp.int32 if isinstance(space, Discrete) else jnp.float32
-    return cast(value, dtype).reshape(space.shape)
+    example = zeros(space)
+    return cast(value, example.dtype).reshape(example.shape)
 
 
 def space_from_gymnax(env_id: str, role: str, space: Any) -> Space:
@@ -196,8 +196,7 @@ def _state_dtypes(environment: Any, params: Any, spec: EnvSpec) -> tuple[Any, ..
         return environment.reset_env(key, params)[1]
 
     def step(key: Array, state: Any) -> Any:
-        action = cast_to_space(np.zeros(spec.action.shape, np.float32), spec.action)
-        return environment.step_env(key, state, action, params)[1]
+        return environment.step_env(key, state, zeros(spec.action), params)[1]
 
     with jax.numpy_dtype_promotion("standard"):
         key = jax.eval_shape(lambda: jax.random.key(0))  # its shape alone: nothing is compiled

@@ -33,11 +33,11 @@ class ActorCritic:
         inputs = num_features(spec.observation)
         actor_sizes = (inputs, *hidden_sizes, num_outputs(spec.action))
         critic_sizes = (inputs, *hidden_sizes, 1)
-        continuous = isinstance(spec.action, Box)
+        box = spec.action if isinstance(spec.action, Box) else None
         return ActorCritic(
             MLP.make(actor_key, actor_sizes, activation, last_gain=0.01),
             MLP.make(critic_key, critic_sizes, activation, last_gain=1.0),
-            jnp.full(spec.action.shape, initial_log_std, jnp.float32) if continuous else None,
+            jnp.full(box.shape, initial_log_std, jnp.float32) if box else None,
             spec.observation,
             spec.action,
         )

@@ -65,6 +65,7 @@ Distribution = Categorical | DiagonalGaussian
 
 def num_outputs(space: Space) -> int:
     """How many numbers a policy network gives for an action space."""
+    assert isinstance(space, Discrete | Box)
     return space.n if isinstance(space, Discrete) else space.size
 
 
@@ -73,6 +74,7 @@ def distribution(space: Space, outputs: Array, log_std: Array | None) -> Distrib
     if isinstance(space, Discrete):
         return Categorical(outputs)
     assert log_std is not None
+    assert isinstance(space, Box)
     return DiagonalGaussian(outputs.reshape(space.shape), log_std)
 
 
@@ -80,6 +82,7 @@ def sampling_noise(space: Space, key: Array, num_steps: int) -> Array:
     """One lane's noise for a rollout: uniform [T] for Discrete, normal [T, ...] for Box."""
     if isinstance(space, Discrete):
         return jax.random.uniform(key, (num_steps,))
+    assert isinstance(space, Box)
     return jax.random.normal(key, (num_steps, *space.shape))
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from trimtab.nets.module import module, static
-from trimtab.spaces import Discrete, Space
+from trimtab.spaces import Box, Discrete, Space
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -80,6 +80,7 @@ class MLP:
 
 def num_features(space: Space) -> int:
     """Length of the vector that ``features`` makes."""
+    assert isinstance(space, Discrete | Box)
     return space.n if isinstance(space, Discrete) else space.size
 
 
