@@ -69,12 +69,19 @@ class HostEnv(Protocol):
     ``truncated`` is False where ``terminated`` is True, and observations are arrays [N, ...], or
     dicts of such. They are the caller's until the next call; no longer, because an environment may
     write the next ones into the same memory.
+
+    ``idle`` is None, or says in which lanes the last step was no transition: a lane whose
+    environment was restarted after a fault, or one that its vector environment spent on a reset.
+    Such a row is dropped, and its ``obs`` is the first of a new episode. If the lane's episode had
+    not ended before, it is lost: its fragment is cut there and counts in no statistics.
     """
 
     @property
     def spec(self) -> EnvSpec: ...
     @property
     def num_envs(self) -> int: ...
+    @property
+    def idle(self) -> "np.ndarray | None": ...
     def reset(self, seeds: Sequence[int]) -> Observation: ...
     def step(self, actions: "np.ndarray") -> Step: ...
     def close(self) -> None: ...
