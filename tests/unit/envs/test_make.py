@@ -14,7 +14,7 @@ from trimtab.errors import SettingError, UnknownEnvironmentError
     ("name", "message"),
     [
         ("CartPole", "There is no environment 'CartPole'. Did you mean 'CartPole-v1'?"),
-        ("gymnax:CartPol-v1", "no environment 'gymnax:CartPol-v1'. Did you mean 'CartPole-v1' or"),
+        ("gymnax:CartPol-v1", "no environment 'gymnax:CartPol-v1'. Did you mean 'CartPole-v1'? "),
         ("Taxi-v3", "Did you mean 'Taxi-v4'?"),
         ("zzzzzzzz", "no environment 'zzzzzzzz'. `trimtab envs` lists those there are."),
         ("", "There is no environment ''."),
