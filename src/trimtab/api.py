@@ -117,7 +117,8 @@ class TrainedRun:
         algorithm, learner = self._session.algorithm, self.learner()
 
         def act(obs: Any) -> Any:
-            return algorithm.best_action(algorithm.actor(learner), obs)
+            actor = algorithm.actor(learner)
+            return algorithm.best_action(actor, algorithm.first_memory(actor), obs)[0]
 
         return jax.jit(act), jax.jit(jax.vmap(act))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 
+from trimtab.ops.across import Across
 from trimtab.spaces import EnvSpec
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 Observation = Any
 Action = Any
 EnvState = Any
+Memory = Any
+Actor = Any
+Learner = Any
+Samples = Any
 Metrics = dict[str, Array]
 
 
@@ -31,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """The N×T transitions of one update; every leaf is [T, N, ...]. Observations are raw."""
+    """The N×T transitions of one update; leaves are [T, N, ...]. Observations are raw."""
 
     obs: Observation
     action: Action
@@ -40,6 +45,7 @@ class Rollout(NamedTuple):
     truncated: Array
     next_obs: Observation
     extras: dict[str, Array]  # what the actor noted when it acted, such as the log-probability
+    memory: Memory = ()  # what each lane remembered before the first of these steps: [N, ...]
 
 
 class Transition(NamedTuple):
@@ -58,6 +64,43 @@ class JaxEnv(Protocol):
     def spec(self) -> EnvSpec: ...
     def reset(self, key: Array) -> tuple[EnvState, Observation]: ...
     def step(self, key: Array, state: EnvState, action: Action) -> tuple[EnvState, Transition]: ...
+
+
+class Algorithm(Protocol):
+    """Hyperparameters with pure methods; all that changes is in the Learner.
+
+    What a lane remembers from one step to the next is its memory: a recurrent policy's hidden
+    state, the discounted return so far; ``()`` where nothing is remembered. Methods about acting
+    are for one lane, and callers ``vmap`` them.
+    """
+
+    def init(self, key: Array, spec: EnvSpec) -> Learner: ...
+    def actor(self, learner: Learner) -> Actor: ...
+    def first_memory(self, actor: Actor) -> Memory:
+        """The memory at the beginning of an episode."""
+        ...
+
+    def noise(self, actor: Actor, key: Array, num_steps: int) -> Array:
+        """The random numbers of ``num_steps`` actions."""
+        ...
+
+    def act(
+        self, actor: Actor, memory: Memory, obs: Observation, noise: Array
+    ) -> tuple[Action, dict[str, Array], Memory]:
+        """An action, what is to be noted of it, and the memory after it."""
+        ...
+
+    def best_action(
+        self, actor: Actor, memory: Memory, obs: Observation
+    ) -> tuple[Action, Memory]: ...
+
+    def after_step(self, actor: Actor, memory: Memory, reward: Array, ended: Array) -> Memory:
+        """The memory once the environment has answered; a new one where the episode ended."""
+        ...
+
+    def update(
+        self, learner: Learner, rollout: Rollout, key: Array, across: Across = ...
+    ) -> tuple[Learner, Metrics]: ...
 
 
 @runtime_checkable

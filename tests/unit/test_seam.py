@@ -42,7 +42,9 @@ def data(leaf):
 
 def collect_in_a_plain_loop(algorithm, env, actor, lanes, root, update, num_steps):
     """What ``collect_fused`` does, as a person would write it: one step after another."""
-    act = jax.jit(jax.vmap(algorithm.act, in_axes=(None, 0, 0)))
+    act = jax.jit(jax.vmap(algorithm.act, in_axes=(None, 0, 0, 0)))
+    remember = jax.jit(jax.vmap(algorithm.after_step, in_axes=(None, 0, 0, 0)))
+    first = lanes.memory
     step = jax.jit(lambda *arguments: step_lanes(env, *arguments))
     noise = [
         algorithm.noise(actor, key, num_steps)
@@ -55,17 +57,21 @@ def collect_in_a_plain_loop(algorithm, env, actor, lanes, root, update, num_step
     reset_keys = lane_streams(root, Purpose.RESET, update, lanes.index)
     rows = []
     for t in range(num_steps):
-        action, extras = act(actor, lanes.obs, jnp.stack([lane[t] for lane in noise]))
+        noise_now = jnp.stack([lane[t] for lane in noise])
+        action, extras, memory = act(actor, lanes.memory, lanes.obs, noise_now)
         obs = lanes.obs
         lanes, after = step(
             lanes, action, jnp.stack([lane[t] for lane in step_keys]), reset_keys, jnp.int32(t)
         )
+        ended = after.terminated | after.truncated
+        lanes = lanes._replace(memory=remember(actor, memory, after.reward, ended))
         rows.append(
             Rollout(
                 obs, action, after.reward, after.terminated, after.truncated, after.next_obs, extras
             )
         )
-    return lanes, jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    rollout = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    return lanes, rollout._replace(memory=first)
 
 
 def test_fused_equals_a_plain_loop_bit_for_bit(env, ppo):
@@ -92,7 +98,8 @@ def test_two_half_runs_of_lanes_joined_equal_one(env, ppo):
     actor = ppo.actor(learner)
 
     def collect(first, last):
-        lanes = start_lanes(env, root, jnp.arange(first, last, dtype=jnp.int32))
+        index = jnp.arange(first, last, dtype=jnp.int32)
+        lanes = start_lanes(ppo, env, actor, root, index)
         return collect_fused(ppo, env, actor, lanes, root, jnp.int32(0), NUM_STEPS)[1]
 
     # Halves of a whole SIMD register: XLA computes a remainder of lanes with other instructions.

@@ -25,7 +25,7 @@ from trimtab.ops.returns import advantages_of_lanes
 from trimtab.ops.rows import evaluate_where
 from trimtab.ops.running import Running
 from trimtab.spaces import Box, EnvSpec
-from trimtab.types import Action, Metrics, Observation, Rollout
+from trimtab.types import Action, Memory, Metrics, Observation, Rollout
 
 
 class Actor(NamedTuple):
@@ -94,15 +94,25 @@ class PPO(PPOSettings):
         """One lane's random numbers for ``num_steps`` actions."""
         return sampling_noise(actor.network.action_space, key, num_steps)
 
-    def act(self, actor: Actor, obs: Observation, noise: Array) -> tuple[Action, dict[str, Array]]:
+    def first_memory(self, actor: Actor) -> Memory:
+        """Nothing is remembered."""
+        return ()
+
+    def act(
+        self, actor: Actor, memory: Memory, obs: Observation, noise: Array
+    ) -> tuple[Action, dict[str, Array], Memory]:
         """Sample an action for one lane."""
         policy = actor.network.policy(_normalised(actor.observations, obs))
         action = policy.sample(noise)
-        return action, {"log_prob": policy.log_prob(action)}
+        return action, {"log_prob": policy.log_prob(action)}, memory
 
-    def best_action(self, actor: Actor, obs: Observation) -> Action:
+    def best_action(self, actor: Actor, memory: Memory, obs: Observation) -> tuple[Action, Memory]:
         """The policy's most likely action for one lane."""
-        return actor.network.policy(_normalised(actor.observations, obs)).mode()
+        return actor.network.policy(_normalised(actor.observations, obs)).mode(), memory
+
+    def after_step(self, actor: Actor, memory: Memory, reward: Array, ended: Array) -> Memory:
+        """Nothing is remembered."""
+        return memory
 
     def prepare(self, learner: Learner, rollout: Rollout) -> tuple[Sample, Array]:
         """Advantages and targets; leaves are [T, N, ...]. Also the critic's values."""
@@ -112,7 +122,9 @@ class PPO(PPOSettings):
             return jax.vmap(network.value)(_normalised(learner.observations, obs))
 
         steps, lanes = rollout.reward.shape
-        rows = jax.tree.map(lambda leaf: leaf.reshape(steps * lanes, *leaf.shape[2:]), rollout)
+        rows = jax.tree.map(
+            lambda leaf: leaf.reshape(steps * lanes, *leaf.shape[2:]), rollout._replace(memory=())
+        )
         values = value_of(rows.obs).reshape(steps, lanes)
         # One step later in the same lane is the successor, unless the episode was truncated there.
         later = jnp.concatenate([values[1:], value_of(rollout.next_obs[-1])[None]])

@@ -9,7 +9,17 @@ from jax import Array, lax
 from trimtab.keys import Purpose, lane_streams
 from trimtab.ops.across import ALONE, Across
 from trimtab.spaces import to_environment
-from trimtab.types import Action, EnvState, JaxEnv, Metrics, Observation, Step
+from trimtab.types import (
+    Action,
+    Actor,
+    Algorithm,
+    EnvState,
+    JaxEnv,
+    Memory,
+    Metrics,
+    Observation,
+    Step,
+)
 
 
 class Finished(NamedTuple):
@@ -55,24 +65,34 @@ class Lanes(NamedTuple):
     index: Array  # a lane's global number: it names the lane's random streams
     state: EnvState
     obs: Observation
+    memory: Memory  # the algorithm's
     episode_return: Array
     episode_length: Array
     finished: Finished
 
 
-def start_lanes(env: JaxEnv, root: Array, index: Array) -> Lanes:
+def start_lanes(
+    algorithm: Algorithm, env: JaxEnv, actor: Actor, root: Array, index: Array
+) -> Lanes:
     """Lanes at the first observation of their first episodes."""
     keys = lane_streams(root, Purpose.FIRST_RESET, 0, index)
     state, obs = jax.vmap(env.reset)(keys)
     count = index.shape[0]
+    memory = first_memories(algorithm, actor, count)
     zeros = jnp.zeros(count)
-    return Lanes(index, state, obs, zeros, zeros.astype(jnp.int32), Finished.none(count))
+    return Lanes(index, state, obs, memory, zeros, zeros.astype(jnp.int32), Finished.none(count))
+
+
+def first_memories(algorithm: Algorithm, actor: Actor, lanes: int) -> Memory:
+    """The memory of that many lanes at the beginning of their episodes."""
+    first = algorithm.first_memory(actor)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (lanes, *jnp.shape(leaf))), first)
 
 
 def step_lanes(
     env: JaxEnv, lanes: Lanes, action: Action, step_keys: Array, reset_keys: Array, t: Array
 ) -> tuple[Lanes, Step]:
-    """Step every lane, and begin a new episode in those whose episode ended.
+    """Step every lane, and begin a new episode in those whose episode ended. Memory is left alone.
 
     A reset is not a step: it emits no transition. ``Step.next_obs`` is the successor that the
     action led to, ``Step.obs`` what the policy sees next. If both flags are set, the task ended.
@@ -100,6 +120,7 @@ def step_lanes(
             lanes.index,
             state,
             obs,
+            lanes.memory,
             jnp.where(ended, 0.0, returns),
             jnp.where(ended, 0, lengths),
             lanes.finished.add(ended, returns, lengths),

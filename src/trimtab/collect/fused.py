@@ -1,20 +1,18 @@
 """Rollouts from JAX environments, inside the compiled program."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from trimtab.collect.episodes import Lanes, step_lanes
 from trimtab.keys import Purpose, lane_streams
-from trimtab.types import JaxEnv, Rollout
+from trimtab.types import Actor, Algorithm, JaxEnv, Rollout
 
 
 def collect_fused(
-    algorithm: Any,
+    algorithm: Algorithm,
     env: JaxEnv,
-    actor: Any,
+    actor: Actor,
     lanes: Lanes,
     root: Array,
     update: Array,
@@ -38,9 +36,14 @@ def collect_fused(
 
     def one_step(lanes: Lanes, now: tuple[Array, Array, Array]) -> tuple[Lanes, Rollout]:
         t, noise_now, step_keys_now = now
-        action, extras = jax.vmap(algorithm.act, in_axes=(None, 0, 0))(actor, lanes.obs, noise_now)
+        action, extras, memory = jax.vmap(algorithm.act, in_axes=(None, 0, 0, 0))(
+            actor, lanes.memory, lanes.obs, noise_now
+        )
         after, step = step_lanes(env, lanes, action, step_keys_now, reset_keys, t)
-        return after, Rollout(
+        memory = jax.vmap(algorithm.after_step, in_axes=(None, 0, 0, 0))(
+            actor, memory, step.reward, step.terminated | step.truncated
+        )
+        return after._replace(memory=memory), Rollout(
             obs=lanes.obs,
             action=action,
             reward=step.reward,
@@ -50,4 +53,6 @@ def collect_fused(
             extras=extras,
         )
 
-    return lax.scan(one_step, lanes, (jnp.arange(num_steps, dtype=jnp.int32), noise, step_keys))
+    counters = jnp.arange(num_steps, dtype=jnp.int32)
+    after, rollout = lax.scan(one_step, lanes, (counters, noise, step_keys))
+    return after, rollout._replace(memory=lanes.memory)

@@ -41,18 +41,21 @@ def make_evaluator(
         step_keys = lane_streams(root, Purpose.STEP, 0, index)
         reset_keys = lane_streams(root, Purpose.RESET, 0, index)
 
-        def act(obs: Any, key: Array) -> Any:
+        def act(memory: Any, obs: Any, key: Array) -> tuple[Any, Any]:
             if deterministic:
-                return algorithm.best_action(actor, obs)
-            return algorithm.act(actor, obs, algorithm.noise(actor, key, 1)[0])[0]
+                return algorithm.best_action(actor, memory, obs)
+            noise = algorithm.noise(actor, key, 1)[0]
+            action, _, memory = algorithm.act(actor, memory, obs, noise)
+            return action, memory
 
         def fold(keys: Array, t: Array) -> Array:
             return jax.vmap(lambda key: jax.random.fold_in(key, t))(keys)
 
         def one_step(carry: tuple[Array, Lanes, Episodes]) -> tuple[Array, Lanes, Episodes]:
             t, lanes, result = carry
-            action = jax.vmap(act)(lanes.obs, fold(act_keys, t))
+            action, memory = jax.vmap(act)(lanes.memory, lanes.obs, fold(act_keys, t))
             lanes, step = step_lanes(env, lanes, action, fold(step_keys, t), reset_keys, t)
+            lanes = lanes._replace(memory=memory)  # of first episodes: where one ends it is over
             going = ~result.ended
             return (
                 t + 1,
@@ -71,7 +74,7 @@ def make_evaluator(
         none = Episodes(
             jnp.zeros(episodes), jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)
         )
-        start = (jnp.int32(0), start_lanes(env, root, index), none)
+        start = (jnp.int32(0), start_lanes(algorithm, env, actor, root, index), none)
         return lax.while_loop(going_on, one_step, start)[2]
 
     return jax.jit(evaluate)

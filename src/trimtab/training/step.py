@@ -30,7 +30,8 @@ class Run(NamedTuple):
 def begin(algorithm: Any, env: JaxEnv, num_envs: int, root: Array) -> Run:
     """A run before its first update."""
     learner = algorithm.init(stream(root, Purpose.INIT), env.spec)
-    lanes = start_lanes(env, root, jnp.arange(num_envs, dtype=jnp.int32))
+    index = jnp.arange(num_envs, dtype=jnp.int32)
+    lanes = start_lanes(algorithm, env, algorithm.actor(learner), root, index)
     return Run(learner, lanes, root, jnp.int32(0))
 
 
@@ -52,7 +53,7 @@ def first_fault(rollout: Rollout, index: Array, across: Across) -> Array:
     """(step, lane) of the first observation or reward that is not finite, or (−1, −1)."""
     steps, lanes = rollout.reward.shape
     bad = ~jnp.isfinite(rollout.reward)
-    for seen in (rollout.obs, rollout.next_obs):
+    for seen in jax.tree.leaves((rollout.obs, rollout.next_obs)):
         if jnp.issubdtype(seen.dtype, jnp.floating):
             bad |= ~jnp.isfinite(seen).reshape(steps, lanes, -1).all(axis=-1)
     row = jnp.argmax(bad)  # the first in time, then in lane

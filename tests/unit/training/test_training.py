@@ -272,7 +272,8 @@ def test_a_loop_of_ones_own():
     env, ppo = trimtab.make("CartPole-v1"), trimtab.PPO(learning_rate=3e-3)
     root = jax.random.key(0)
     learner = ppo.init(trimtab.stream(root, trimtab.Purpose.INIT), env.spec)
-    lanes = trimtab.start_lanes(env, root, jnp.arange(32, dtype=jnp.int32))
+    actor = ppo.actor(learner)
+    lanes = trimtab.start_lanes(ppo, env, actor, root, jnp.arange(32, dtype=jnp.int32))
 
     @jax.jit
     def update(learner, lanes, number):
