@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,7 +20,8 @@ from trimtab.training import checkpoint
 from trimtab.training.config import TrainSettings, batch_size, num_updates
 from trimtab.training.devices import DevicePlan
 from trimtab.training.evaluate import make_evaluator
-from trimtab.training.loop import Loop, Outcome, Programs, Records, Schedule, default_eval_every
+from trimtab.training.ledger import Ledger, Records
+from trimtab.training.loop import Loop, Outcome, Programs, Schedule, default_eval_every
 from trimtab.training.memory import check_memory, tree_bytes
 from trimtab.training.rundir import RunFolder
 from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
@@ -154,19 +155,37 @@ def run_session(
     run, programs = session.compile()
     compile_seconds = time.perf_counter() - before
     progress.compiled(compile_seconds)
+    ledger, saved = open_ledger(session, folder, progress, resumed=resumed)
+    loop = Loop(session.algorithm, programs, session.schedule, ledger, progress)
+    return loop.go(run if saved is None else session.place(saved)), compile_seconds
+
+
+def open_ledger(
+    session: Session,
+    folder: RunFolder,
+    progress: Progress,
+    *,
+    resumed: bool,
+    alone: Callable[[Any], Run] = lambda run: run,
+) -> tuple[Ledger, Run | None]:
+    """The ledger of a run's folder, and the run that it goes on from; None where it begins.
+
+    ``alone`` gives the run itself, where the loop keeps it in some other form.
+    """
     metrics, evaluations = JsonLines(folder.metrics_path), JsonLines(folder.evaluations_path)
+    run = None
     # A run that was stopped before its first checkpoint begins again.
     if resumed and checkpoint.exists(folder.checkpoint_path("latest")):
         run, notes = load_run(session, folder, "latest")
         metrics.truncate(notes["metrics_offset"])
         evaluations.truncate(notes["evaluations_offset"])
-        run = session.place(run)
     else:
         metrics.truncate(0)
         evaluations.truncate(0)
-    identity = {"environment": session.env.spec.id, "network": session.network_shapes(run)}
+    shapes = session.network_shapes(session.template)
+    identity = {"environment": session.env.spec.id, "network": shapes}
 
-    def save(name: str, saved: Run, update: int) -> None:
+    def save(name: str, saved: Any, update: int) -> None:
         metrics.sync()
         evaluations.sync()
         notes = {
@@ -177,7 +196,7 @@ def run_session(
             "evaluations_offset": evaluations.offset,
         }
         try:
-            checkpoint.save(folder.checkpoint_path(name), saved, notes)
+            checkpoint.save(folder.checkpoint_path(name), alone(saved), notes)
         except OSError as error:
             progress.say(
                 f"The checkpoint {name!r} of update {update:,} could not be saved "
@@ -185,9 +204,7 @@ def run_session(
             )
 
     best = max((row["mean"] for row in read_jsonl(evaluations.path)), default=float("-inf"))
-    records = Records(metrics, evaluations, save)
-    loop = Loop(session.algorithm, programs, session.schedule, records, progress, best)
-    return loop.go(run), compile_seconds
+    return Ledger(Records(metrics, evaluations, save), session.schedule.batch, best), run
 
 
 def load_run(session: Session, folder: RunFolder, name: str) -> tuple[Run, dict[str, Any]]:
