@@ -52,7 +52,9 @@ def counted(function):
 
 for module, name in [(os, "rename"), (os, "fsync"), (os, "mkdir"), (os, "unlink"), (os, "rmdir")]:
     setattr(module, name, counted(getattr(module, name)))
-checkpoint.write(pathlib.Path(sys.argv[1]), [Leaf("learner/x"), Leaf("lanes/y")], {"update": 2})
+leaves = [Leaf("learner/x"), Leaf("lanes/y")]
+keep_previous = sys.argv[3] == "True"
+checkpoint.write(pathlib.Path(sys.argv[1]), leaves, {"update": 2}, keep_previous=keep_previous)
 """
 
 
@@ -69,9 +71,9 @@ def loaded_value(folder: Path) -> float:
     return values.pop()
 
 
-def killed_save(folder: Path, step: int) -> bool:
+def killed_save(folder: Path, step: int, keep_previous: bool = False) -> bool:
     """Whether the save was killed before it was done."""
-    command = [sys.executable, "-c", KILLED_SAVE, str(folder), str(step)]
+    command = [sys.executable, "-c", KILLED_SAVE, str(folder), str(step), str(keep_previous)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode in (0, -9), done.stderr
     return done.returncode == -9
@@ -107,6 +109,26 @@ def test_a_kill_at_any_step_of_a_save_leaves_the_old_or_the_new(folder: Path):
     assert 1 in results
     assert 2 in results
     assert len(results) > 10
+
+
+def test_a_kill_at_any_step_leaves_two_whole_checkpoints_where_they_are_kept(folder: Path):
+    older = checkpoint.previous(folder)
+    for step in range(100):
+        shutil.rmtree(folder.parent)
+        for value in (0, 1):
+            checkpoint.save(folder, state(value), {"update": value}, keep_previous=True)
+        killed = killed_save(folder, step, keep_previous=True)
+        assert loaded_value(folder) in (1, 2)
+        if folder.exists() and older.exists():
+            assert loaded_value(older) == loaded_value(folder) - 1
+        else:  # between two renames: the older is on the disk under a name that the next save knows
+            assert len(list(folder.parent.rglob("manifest.json"))) == 3
+        checkpoint.save(folder, state(3), {"update": 3}, keep_previous=True)
+        assert names(folder) == ["latest", "latest.previous"]
+        assert (loaded_value(folder), loaded_value(older)) in ((3, 1), (3, 2))
+        if not killed:
+            break
+    assert step > 10
 
 
 def test_a_kill_at_any_step_of_the_first_save_leaves_nothing_or_all(tmp_path: Path):

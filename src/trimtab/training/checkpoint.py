@@ -7,7 +7,8 @@ A save writes a sibling folder and renames it into place, so that a kill at any 
 old checkpoint or the new one to load:
 
     .latest.partial-<pid>/   being written; worthless until renamed, removed by the next save
-    .latest.previous/        the old one, for the instant between the two renames of a replacement
+    latest.previous/         the one before, which stands in for the instant between two renames;
+                             it is kept on request, for the day when the latest is damaged
     latest/                  the checkpoint
 
 JAX is needed to take a state apart and to put it together (``leaves``), not to write or to look.
@@ -44,14 +45,16 @@ _LINES_SHOWN = 12
 _Result = TypeVar("_Result")
 
 
-def save(folder: Path, tree: Any, manifest: Mapping[str, Any]) -> None:
+def save(
+    folder: Path, tree: Any, manifest: Mapping[str, Any], *, keep_previous: bool = False
+) -> None:
     """Write ``tree`` and the caller's ``manifest`` to ``folder``, replacing what is there.
 
     Raises OSError if the disk refuses; the checkpoint that was there then still loads.
     """
     from trimtab.training.leaves import snapshot
 
-    write(folder, snapshot(tree), manifest)
+    write(folder, snapshot(tree), manifest, keep_previous=keep_previous)
 
 
 def load(
@@ -88,7 +91,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def exists(folder: Path) -> bool:
     """Whether there is a checkpoint at ``folder``, whole or not."""
-    return bool(folder.name) and any(map(os.path.isdir, (folder, _previous(folder))))
+    return bool(folder.name) and any(map(os.path.isdir, (folder, previous(folder))))
+
+
+def previous(folder: Path) -> Path:
+    """Where the checkpoint that ``folder`` held before is kept."""
+    return folder.with_name(f"{folder.name}.previous")
 
 
 @functools.cache
@@ -104,7 +112,13 @@ def library_versions(*names: str) -> dict[str, str]:
 # Writing
 
 
-def write(folder: Path, leaves: Iterable["StoredLeaf"], manifest: Mapping[str, Any]) -> None:
+def write(
+    folder: Path,
+    leaves: Iterable["StoredLeaf"],
+    manifest: Mapping[str, Any],
+    *,
+    keep_previous: bool = False,
+) -> None:
     """The part of ``save`` that needs no JAX, and so may run beside it: files and renames."""
     folder = Path(folder)
     described = _described(manifest)
@@ -118,8 +132,7 @@ def write(folder: Path, leaves: Iterable["StoredLeaf"], manifest: Mapping[str, A
         if leaf.key_implementation is not None:
             entries[leaf.name]["key"] = leaf.key_implementation
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for stale in folder.parent.glob(f".{glob.escape(folder.name)}.partial-*"):
-        shutil.rmtree(stale, ignore_errors=True)
+    _remove_leftovers(folder)
     aside = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
     try:
         aside.mkdir()
@@ -133,6 +146,9 @@ def write(folder: Path, leaves: Iterable["StoredLeaf"], manifest: Mapping[str, A
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+    _remove_leftovers(folder)
+    if not keep_previous:
+        shutil.rmtree(previous(folder), ignore_errors=True)
 
 
 def _place(name: str) -> tuple[str, str]:
@@ -163,20 +179,27 @@ def _signed(document: Mapping[str, Any]) -> bytes:
 
 
 def _move_into_place(aside: Path, folder: Path) -> None:
-    previous = _previous(folder)
-    if folder.exists():
-        if previous.exists():  # left by a save that was killed when all but done
-            _sync_folder(folder.parent)
-            shutil.rmtree(previous)
-        os.rename(folder, previous)
+    """aside → folder → previous → leftover, from the last to the first: none is ever without."""
+    leftover = folder.with_name(f".{folder.name}.partial-old")
+    moved = []
     try:
+        for source, target in ((previous(folder), leftover), (folder, previous(folder))):
+            if folder.exists() and source.exists():
+                os.rename(source, target)
+                moved.append((target, source))
         os.rename(aside, folder)
     except OSError:
         with contextlib.suppress(OSError):
-            os.rename(previous, folder)
+            for target, source in reversed(moved):
+                os.rename(target, source)
         raise
     _sync_folder(folder.parent)
-    shutil.rmtree(previous, ignore_errors=True)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """What saves that were killed left behind, and the one before the previous."""
+    for leftover in folder.parent.glob(f".{glob.escape(folder.name)}.partial-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _require_replaceable(folder: Path) -> None:
@@ -192,10 +215,6 @@ def _require_replaceable(folder: Path) -> None:
     raise CheckpointError(
         f"A checkpoint cannot be saved as {folder}, which is {found}. Give another path."
     )
-
-
-def _previous(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.previous")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -223,7 +242,7 @@ def _while_unchanged(folder: Path, read: Callable[[Path], _Result]) -> _Result:
 
 def _source(folder: Path) -> tuple[Path, tuple[int, int]]:
     """The folder that holds the checkpoint just now, and which folder on the disk that is."""
-    for candidate in (folder, _previous(folder), folder):  # it may move between the first two
+    for candidate in (folder, previous(folder), folder):  # it may move between the first two
         with contextlib.suppress(OSError):
             found = candidate.stat()
             return candidate, (found.st_ino, found.st_mtime_ns)

@@ -42,10 +42,10 @@ class StoredLeaf(NamedTuple):
 
 
 def snapshot(tree: Any) -> list[StoredLeaf]:
-    """The leaves of ``tree`` on the host.
+    """The leaves of ``tree`` on the host, in memory of their own.
 
-    On the CPU their memory may still be the device's: write them before the state is donated to
-    the next update, or copy them.
+    On the CPU, JAX would show the device's memory itself, which is gone once the state is donated
+    to the next update.
     """
     named = _named_leaves(tree)
     keys = {name: leaf for name, leaf in named.items() if _is_key(leaf)}
@@ -61,7 +61,7 @@ def snapshot(tree: Any) -> list[StoredLeaf]:
 
 def _as_stored(name: str, value: Any, form: Form) -> np.ndarray:
     if type(value) not in _PYTHON_NUMBERS:
-        return np.asarray(value).view(form.stored_dtype)
+        return np.array(value, order="K").view(form.stored_dtype)
     try:
         return np.asarray(value, form.stored_dtype)
     except OverflowError:

@@ -367,5 +367,5 @@ def test_exists(folder: Path):
     assert not checkpoint.exists(folder)
     checkpoint.save(folder, small_run(), {})
     assert checkpoint.exists(folder)
-    folder.rename(folder.with_name(".latest.previous"))
+    folder.rename(folder.with_name("latest.previous"))
     assert checkpoint.exists(folder)
