@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 
+from trimtab.faults import LaneFault
 from trimtab.ops.across import Across
 from trimtab.spaces import EnvSpec
 
@@ -117,6 +118,7 @@ class HostEnv(Protocol):
     environment was restarted after a fault, or one that its vector environment spent on a reset.
     Such a row is dropped, and its ``obs`` is the first of a new episode. If the lane's episode had
     not ended before, it is lost: its fragment is cut there and counts in no statistics.
+    ``take_faults`` tells what was mended in that way since it was last asked.
     """
 
     @property
@@ -127,4 +129,5 @@ class HostEnv(Protocol):
     def idle(self) -> "np.ndarray | None": ...
     def reset(self, seeds: Sequence[int]) -> Observation: ...
     def step(self, actions: "np.ndarray") -> Step: ...
+    def take_faults(self) -> list[LaneFault]: ...
     def close(self) -> None: ...
