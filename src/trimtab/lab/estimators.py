@@ -39,9 +39,14 @@ class Moments:
             parts = [np.asarray(getattr(group, name), np.float64) for group in groups]
             return np.concatenate(parts)
 
-        names = ("lane_products", "step_products", "cluster_variance", "independent_variance")
-        sums = np.stack([np.asarray(group.step_means) for group in groups])
-        return Moments(lanes, *(column(name) for name in names), sums)
+        return Moments(
+            lanes,
+            column("lane_products"),
+            column("step_products"),
+            column("cluster_variance"),
+            column("independent_variance"),
+            np.stack([np.asarray(group.step_means) for group in groups]),
+        )
 
     @property
     def batches(self) -> int:
