@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from trimtab.collect.episodes import Lanes, start_lanes, step_lanes
 from trimtab.keys import Purpose, lane_streams
+from trimtab.training.statistics import interquartile_mean, standard_error
 from trimtab.types import JaxEnv
 
 # Environments without a time limit are given up after this many steps.
@@ -97,15 +98,3 @@ def summary(episodes: Episodes) -> dict[str, float]:
         "unfinished": int((~np.asarray(episodes.ended)).sum()),
         "episodes": len(returns),
     }
-
-
-def standard_error(returns: np.ndarray) -> float:
-    """Of the mean: s / √n with the unbiased s; 0 for one episode, of which nothing is known."""
-    return float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else 0.0
-
-
-def interquartile_mean(values: np.ndarray) -> float:
-    """The mean of the middle half: a quarter of the values is cut off at each end."""
-    ordered = np.sort(values)
-    cut = len(ordered) // 4
-    return float(ordered[cut : len(ordered) - cut].mean())

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
@@ -40,6 +40,18 @@ class Records:
         self.metrics = metrics
         self.evaluations = evaluations
         self.save = save  # (name, run, update) -> None
+
+
+class Keeper(Protocol):
+    """What the loop asks of a ledger, be it of one run or of several."""
+
+    @property
+    def recent_return(self) -> float: ...
+    def record(
+        self, run: Any, done: int, columns: Mapping[str, np.ndarray], timing: Mapping[str, float]
+    ) -> None: ...
+    def evaluated(self, run: Any, done: int, episodes: Episodes) -> dict[str, float]: ...
+    def save(self, run: Any, done: int) -> None: ...
 
 
 @final
@@ -114,7 +126,7 @@ class Ledger:
         self._records.save("latest", run, done)
         if self._best is not None and not self._best.written:
             self._records.save("best", self._best.run, self._best.update)
-            self._best = dataclasses.replace(self._best, written=True)
+            self._best = dataclasses.replace(self._best, run=None, written=True)
 
 
 def check_finite(faults: np.ndarray, columns: Mapping[str, np.ndarray], done: int) -> None:

@@ -14,7 +14,7 @@ from jax import Array
 
 from trimtab.keys import Purpose, stream
 from trimtab.log.progress import Progress, Status
-from trimtab.training.ledger import Ledger
+from trimtab.training.ledger import Keeper
 from trimtab.training.signals import StopRequest
 from trimtab.training.step import Run
 
@@ -33,11 +33,13 @@ class Schedule:
     eval_every: int
     checkpoint_every: int  # 0: by time
     checkpoint_seconds: float = 30.0
+    runs: int = 1  # that a call advances
 
     @property
     def capacity(self) -> int:
         """Updates in one call of the compiled step, at most."""
-        return max(1, min(MOST_UPDATES_PER_CALL, TRANSITIONS_PER_CALL // self.batch))
+        of_all = self.batch * self.runs
+        return max(1, min(MOST_UPDATES_PER_CALL, TRANSITIONS_PER_CALL // of_all))
 
     def next_call(self, done: int) -> int:
         """How many updates the next call makes: none past an evaluation or a checkpoint."""
@@ -82,7 +84,7 @@ class Loop:
         algorithm: Any,
         programs: Programs,
         schedule: Schedule,
-        ledger: Ledger,
+        ledger: Keeper,
         progress: Progress,
     ):
         self._algorithm = algorithm
@@ -95,7 +97,7 @@ class Loop:
     def go(self, run: Run) -> Outcome:
         """Train from ``run`` to the end of the schedule, or until a signal."""
         schedule = self._schedule
-        done = int(run.update)
+        done = updates_done(run)
         self._started = self._recorded_at = self._saved_at = time.perf_counter()
         self._first_update = done
         with StopRequest() as stop:
@@ -146,7 +148,7 @@ class Loop:
         )
 
     def _evaluate(self, run: Run, done: int) -> None:
-        root = stream(run.root, Purpose.EVALUATION, done)
+        root = evaluation_root(run, done)
         episodes = self._programs.evaluate(self._algorithm, on_one_device(run.learner), root)
         figures = self._ledger.evaluated(run, done, episodes)
         steps = done * self._schedule.batch
@@ -159,9 +161,25 @@ class Loop:
         self._saved_at = time.perf_counter()
 
 
+def updates_done(run: Run) -> int:
+    """Of a run, or of the several that advance together."""
+    return int(np.asarray(run.update).flat[0])
+
+
+def evaluation_root(run: Run, done: int) -> Array:
+    """The root of the random streams of an evaluation, of a run or of each of several."""
+
+    def derived(root: Array) -> Array:
+        return stream(root, Purpose.EVALUATION, done)
+
+    return jax.vmap(derived)(run.root) if run.root.ndim else derived(run.root)
+
+
 def on_one_device(tree: Any) -> Any:
-    """Replicated arrays as they are on the first device."""
-    return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+    """Replicated arrays as they are on the first device; others as they are."""
+    return jax.tree.map(
+        lambda leaf: leaf.addressable_data(0) if leaf.is_fully_replicated else leaf, tree
+    )
 
 
 def default_eval_every(updates: int) -> int:

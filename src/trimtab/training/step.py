@@ -80,7 +80,7 @@ def make_step(
         return jax.jit(step)
     shared, split = PartitionSpec(), PartitionSpec(LANES_AXIS)
     layout = Run(shared, split, shared, shared)  # pyright: ignore[reportArgumentType]
-    return on_mesh(step, mesh, layout, shared)
+    return on_mesh(step, mesh, (shared, layout, shared), (layout, shared))
 
 
 def repeated(
@@ -98,17 +98,10 @@ def repeated(
     return lax.fori_loop(0, count, body, (run, empty))
 
 
-def on_mesh(step: Any, mesh: Mesh, layout: Any, metrics: PartitionSpec) -> Any:
-    """``step`` jitted over a mesh, with the run laid out as ``layout``; the rest is replicated."""
-    shared = PartitionSpec()
+def on_mesh(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+    """``function`` jitted over a mesh, with its arguments and results laid out as they say."""
     return jax.jit(
-        jax.shard_map(
-            step,
-            mesh=mesh,
-            in_specs=(shared, layout, shared),
-            out_specs=(layout, metrics),
-            check_vma=False,
-        )
+        jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
     )
 
 
