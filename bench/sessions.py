@@ -71,7 +71,7 @@ def many_seeds(configuration: Any, seeds: int, updates: int, devices: int) -> tu
     from trimtab.algos.ppo import PPO
     from trimtab.envs.make import make
     from trimtab.settings import setting_names
-    from trimtab.training.seeds import begin_seeds, make_seeds_step, seeds_mesh
+    from trimtab.training.seeds import begin_seeds, make_seeds_step, seeds_mesh, stacked
     from trimtab.training.session import as_arrays
 
     training, settings = configuration.training, configuration.algorithm
@@ -79,9 +79,11 @@ def many_seeds(configuration: Any, seeds: int, updates: int, devices: int) -> tu
         PPO(**{name: getattr(settings, name) for name in setting_names(settings)})
     )
     env = make(configuration.env_id)
-    start = jax.jit(lambda: begin_seeds(algorithm, env, training.num_envs, range(seeds)))
+    algorithms = stacked([algorithm] * seeds)
+    roots = np.arange(seeds, dtype=np.uint32)
+    start = jax.jit(lambda: begin_seeds(algorithms, env, training.num_envs, roots))
     step = make_seeds_step(env, training.num_steps, updates, seeds_mesh(devices))
-    return (lambda runs: step(algorithm, runs, np.int32(updates))), start()
+    return (lambda runs: step(algorithms, runs, np.int32(updates))), start()
 
 
 def worst_value_error(run: Any, checkpoint: str) -> float:

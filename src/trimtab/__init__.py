@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from trimtab.collect.fused import collect_fused as collect_fused
     from trimtab.envs.make import make as make
     from trimtab.errors import TrimtabError as TrimtabError
+    from trimtab.groups import TrainedGroup as TrainedGroup
+    from trimtab.groups import load_group as load_group
+    from trimtab.groups import train_group as train_group
     from trimtab.keys import Purpose as Purpose
     from trimtab.keys import stream as stream
     from trimtab.types import HostEnv as HostEnv
@@ -36,6 +39,9 @@ _HOMES = {
     "collect_fused": "trimtab.collect.fused",
     "make": "trimtab.envs.make",
     "TrimtabError": "trimtab.errors",
+    "TrainedGroup": "trimtab.groups",
+    "load_group": "trimtab.groups",
+    "train_group": "trimtab.groups",
     "Purpose": "trimtab.keys",
     "stream": "trimtab.keys",
     "HostEnv": "trimtab.types",

@@ -13,7 +13,7 @@ from trimtab.collect.fused import collect_fused
 from trimtab.envs.make import make
 from trimtab.keys import Purpose, lane_streams, stream
 from trimtab.ops.across import Across
-from trimtab.training.seeds import begin_seeds, make_seeds_step, seeds_mesh
+from trimtab.training.seeds import begin_seeds, make_seeds_step, seeds_mesh, stacked
 from trimtab.training.step import begin, lanes_mesh, make_step, one_update
 from trimtab.types import Rollout
 
@@ -220,8 +220,9 @@ def test_no_episode_gives_nan_and_not_zero():
 @pytest.mark.parametrize("devices", [1, 2])
 def test_each_of_many_seeds_equals_its_own_run(env, ppo, devices):
     seeds = [3, 0, 7, 4]
+    ppos = stacked([ppo] * len(seeds))
     runs, metrics = make_seeds_step(env, NUM_STEPS, 2, seeds_mesh(devices))(
-        ppo, begin_seeds(ppo, env, NUM_ENVS, seeds), 2
+        ppos, begin_seeds(ppos, env, NUM_ENVS, jnp.asarray(seeds, jnp.uint32)), 2
     )
     alone, alone_metrics = make_step(env, NUM_STEPS, 2, None)(
         ppo, begin(ppo, env, NUM_ENVS, jax.random.key(7)), 2

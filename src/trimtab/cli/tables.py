@@ -61,7 +61,7 @@ def runs_command(arguments: Sequence[str]) -> int:
         return f"{done:,}" if planned in (None, done) else f"{done:,} of {planned:,}"
 
     headings = ("run", "environment", "algo", ">steps", ">last return", ">best eval", "state")
-    _print_table(
+    print_table(
         headings,
         (
             (
@@ -102,7 +102,7 @@ def envs_command(arguments: Sequence[str]) -> int:
         for entry in entries:
             print(json_line(dataclasses.asdict(entry)))
         return 0
-    _print_table(
+    print_table(
         ("id", "backend", "observation", "action", ">solved at", "what it is"),
         (
             (
@@ -119,7 +119,7 @@ def envs_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table on stdout; a heading that begins with > is of a column of numbers."""
     from rich import box
     from rich.console import Console

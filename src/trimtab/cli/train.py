@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.cli.flags import Command, Flag, flags_of, parse, scan, wants_help
+from trimtab.cli.group import group_members, resume_group_command, train_group_command
 from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
 from trimtab.errors import SettingError, TrimtabError
 from trimtab.settings import Bounds, setting_names
+from trimtab.training.members import read_sweep
 
 if TYPE_CHECKING:
     from trimtab.api import TrainedRun
@@ -70,6 +72,22 @@ def command_for(configuration: Configuration) -> Command:
             read=env_option,
         ),
         Flag("run_dir", str, "", "folder of the run, in place of one in runs/", metavar="DIR"),
+        Flag(
+            "seeds",
+            str,
+            "",
+            "train several seeds at once: 0:8 is 0 to 7; 0,3,5 is those",
+            metavar="FIRST:END",
+        ),
+        Flag(
+            "sweep",
+            tuple,
+            (),
+            "train several values of a float of the algorithm at once, each with every seed, such "
+            "as learning-rate=1e-4,3e-4,1e-3; may be given several times",
+            metavar="NAME=VALUE,VALUE",
+            read=read_sweep,
+        ),
         QUIET,
         JSON,
     ]
@@ -85,15 +103,21 @@ def train_command(arguments: Sequence[str]) -> int:
     plain = default_configuration("", _algorithm(arguments))
     if wants_help(arguments):
         parse(command_for(_for_help(plain, arguments)), arguments)
-    configuration = _before_flags(plain, scan(command_for(plain), arguments))
+    given = scan(command_for(plain), arguments)
+    configuration = _before_flags(plain, given)
     values = parse(command_for(configuration), arguments)
     names = [*setting_names(configuration.training), *setting_names(configuration.algorithm)]
     configuration = configuration.with_values({name: values[name] for name in names}, "flags")
     configuration = configuration.checked()
+    members = group_members(configuration, values, given)
 
     from trimtab.api import train_configuration
 
     with contextlib.closing(_progress(values)) as progress:
+        if members:
+            return train_group_command(
+                configuration, members, values["run_dir"] or None, progress, values["json"]
+            )
         run = train_configuration(
             configuration, configuration.env_id, values["run_dir"] or None, progress
         )
@@ -154,13 +178,19 @@ def resume_command(arguments: Sequence[str]) -> int:
     values = parse(RESUME, arguments)
 
     from trimtab.api import resume, resume_point
+    from trimtab.groups import group_resume_point
+    from trimtab.training.groupdir import is_group
 
     total = values["total_steps"]
     settings = {} if total is None else {"total_steps": total}
-    before, planned = resume_point(values["run"], **settings)
+    path = Path(values["run"]).expanduser()
+    point = group_resume_point if is_group(path) else resume_point
+    before, planned = point(path, **settings)
     if before >= planned:
         return _nothing_left(values, before, planned)
     with contextlib.closing(_progress(values)) as progress:
+        if is_group(path):
+            return resume_group_command(path, settings, progress, values["json"])
         run = resume(values["run"], progress, **settings)
     return _conclude(run, steps_before=before, as_json=values["json"])
 
@@ -207,7 +237,7 @@ def _conclude(run: "TrainedRun", steps_before: int, as_json: bool) -> int:
             print(words.json_line(report))
         else:
             print(
-                f"stopped by {_signal_words(run.stopped_by)} "
+                f"stopped by {words.signal_words(run.stopped_by)} "
                 f"{words.effort(steps, steps - steps_before, run.timing)}; all of it is saved\n"
                 f"go on with:  {words.shell('trimtab', 'resume', run.path)}"
             )
@@ -235,7 +265,3 @@ def _conclude(run: "TrainedRun", steps_before: int, as_json: bool) -> int:
     print(f"evaluate it: {words.shell('trimtab', 'eval', run.path)}")
     print(f"train more:  {more}")
     return 0
-
-
-def _signal_words(name: str) -> str:
-    return "Ctrl-C" if name == "SIGINT" else name

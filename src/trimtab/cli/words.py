@@ -62,3 +62,8 @@ def shell(*words: str | Path) -> str:
 
 def json_line(record: Mapping[str, Any]) -> str:
     return json.dumps(to_json(record), ensure_ascii=False)
+
+
+def signal_words(name: str) -> str:
+    """Ctrl-C, or the name of another signal."""
+    return "Ctrl-C" if name == "SIGINT" else name

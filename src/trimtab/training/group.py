@@ -111,31 +111,31 @@ class GroupLedger:
         return sum(known) / len(known) if known else math.nan
 
     def record(
-        self, runs: Run, done: int, columns: Mapping[str, np.ndarray], timing: Mapping[str, float]
+        self, run: Run, done: int, columns: Mapping[str, np.ndarray], timing: Mapping[str, float]
     ) -> None:
         """Write each run's metrics; an error only if no run is left."""
         for place, ledger in self._sound():
             own = {name: column[:, place] for name, column in columns.items()}
             try:
-                ledger.record((runs, place), done, own, timing)
+                ledger.record((run, place), done, own, timing)
             except TrimtabError as error:
                 self.failures[place] = error
                 self._say(place, error)
         if len(self.failures) == len(self._ledgers):
             raise next(iter(self.failures.values()))
 
-    def evaluated(self, runs: Run, done: int, episodes: Episodes) -> dict[str, float]:
+    def evaluated(self, run: Run, done: int, episodes: Episodes) -> dict[str, float]:
         """Write each run's evaluation; the mean over runs of their means."""
         means = []
         for place, ledger in self._sound():
             own = Episodes(*(np.asarray(leaf)[place] for leaf in episodes))
-            means.append(ledger.evaluated((runs, place), done, own)["mean"])
+            means.append(ledger.evaluated((run, place), done, own)["mean"])
         of_runs = np.asarray(means)
         return {"mean": float(of_runs.mean()), "standard_error": standard_error(of_runs)}
 
-    def save(self, runs: Run, done: int) -> None:
+    def save(self, run: Run, done: int) -> None:
         for place, ledger in self._sound():
-            ledger.save((runs, place), done)
+            ledger.save((run, place), done)
 
     def _sound(self) -> list[tuple[int, Ledger]]:
         return [

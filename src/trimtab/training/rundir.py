@@ -35,6 +35,7 @@ from trimtab.training.npzfile import is_plain_path
 SCHEMA_VERSION = 1
 RUNS = Path("runs")
 CHECKPOINT_NAMES = ("latest", "best")
+GROUP = "group.json"  # in a folder that holds the folders of several runs
 _CONFIG, _METRICS, _CHECKPOINTS, _LOCK = "config.toml", "metrics.jsonl", "checkpoints", "lock"
 _SCHEMA: dict[str, type] = {
     "schema_version": int,
@@ -59,7 +60,7 @@ class RunFolder:
     ) -> "RunFolder":
         """A folder for a new run, or an error before any training is lost to it."""
         if path is None:
-            folder = _unused_folder(environment, algorithm, seed)
+            folder = unused_folder(environment, algorithm, str(seed))
         else:
             folder = Path(path).expanduser()
             if any(os.path.exists(folder / name) for name in (_CONFIG, _METRICS, _CHECKPOINTS)):
@@ -235,9 +236,10 @@ def _refusing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _unused_folder(environment: str, algorithm: str, seed: int) -> Path:
+def unused_folder(environment: str, algorithm: str, rest: str) -> Path:
+    """A new folder in ``runs/``, named after what is in it and after the time."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", environment)[:_LONGEST_ENVIRONMENT_NAME].lstrip(".-")
-    stem = f"{name or 'environment'}-{algorithm}-{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    stem = f"{name or 'environment'}-{algorithm}-{rest}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder, number = RUNS / stem, 1
     with _refusing(RUNS):
         RUNS.mkdir(exist_ok=True)
@@ -301,12 +303,13 @@ class RunSummary:
 
 
 def list_runs(base: Path | str = RUNS) -> list[RunSummary]:
-    """The runs in a folder, newest first, whatever state they were left in."""
+    """The runs in a folder and in its groups, newest first, whatever state they were left in."""
     started: dict[Path, float] = {}
     with contextlib.suppress(OSError):
-        for path in Path(base).iterdir():
-            with contextlib.suppress(OSError):
-                started[path] = (path / _CONFIG).stat().st_mtime
+        for place in Path(base).iterdir():
+            for path in place.iterdir() if (place / GROUP).is_file() else (place,):
+                with contextlib.suppress(OSError):
+                    started[path] = (path / _CONFIG).stat().st_mtime
     newest_first = sorted(started, key=lambda path: (-started[path], path.name))
     return [_summary(RunFolder(path)) for path in newest_first]
 

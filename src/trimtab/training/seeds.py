@@ -36,7 +36,7 @@ def begin_seeds(algorithms: Any, env: JaxEnv, num_envs: int, seeds: Array) -> Ru
 def make_seeds_step(
     env: JaxEnv, num_steps: int, capacity: int, mesh: Mesh | None
 ) -> Callable[[Any, Run, Array], tuple[Run, Metrics]]:
-    """As ``make_step``, for several runs of ``stacked`` algorithms; metrics are [capacity, runs]."""
+    """As ``make_step``, for runs of ``stacked`` algorithms; metrics are [capacity, runs, …]."""
 
     def step(algorithms: Any, runs: Run, count: Array) -> tuple[Run, Metrics]:
         def update(runs: Run) -> tuple[Run, Metrics]:
