@@ -107,6 +107,25 @@ def read_last(path: Path | str, tail_bytes: int = _TAIL_BYTES) -> list[dict[str,
     return records
 
 
+def read_after(
+    path: Path | str, offset: int, most_bytes: int = 1024 * 1024
+) -> tuple[list[dict[str, Any]], int]:
+    """The whole records after ``offset``, at most about ``most_bytes`` of them, and where they end.
+
+    For following a run while it is written. ``offset`` must be the end of a line.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            data = file.read(most_bytes)
+            if b"\n" not in data:
+                data += file.readline()
+    except FileNotFoundError:
+        return [], offset
+    whole = data[: data.rfind(b"\n") + 1]
+    return [_decode(line) for line in whole.split(b"\n")[:-1]], offset + len(whole)
+
+
 def _end_of_last_line(descriptor: int) -> int:
     """The number of bytes up to and with the last newline."""
     end = os.fstat(descriptor).st_size

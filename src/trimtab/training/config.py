@@ -3,6 +3,8 @@
 import dataclasses
 
 from trimtab.errors import SettingError
+from trimtab.log.names import NameScheme
+from trimtab.log.sinks import TrackerName
 from trimtab.settings import setting
 
 
@@ -26,6 +28,25 @@ class TrainSettings:
     devices: str = setting(
         "auto", "devices that the lanes are shared over: auto, or a whole number"
     )
+    track: tuple[TrackerName, ...] = setting(
+        (), "trackers that are sent what is recorded: tensorboard, wandb, mlflow"
+    )
+    metric_names: NameScheme = setting("sb3", "whose names for metrics trackers are given")
+    track_project: str = setting("trimtab", "project of W&B, experiment of MLflow")
+    tags: tuple[str, ...] = setting((), "words that trackers file the run under")
+
+
+def check_tracking(settings: TrainSettings) -> None:
+    """What is only for trackers has no effect without one."""
+    if settings.track:
+        return
+    for name in ("metric_names", "track_project", "tags"):
+        value, default = getattr(settings, name), getattr(TrainSettings(), name)
+        if value != default:
+            raise SettingError(
+                f"{name} = {value!r} has no effect without a tracker. Name one with --track, or "
+                f"leave it out."
+            )
 
 
 def batch_size(settings: TrainSettings) -> int:
