@@ -15,6 +15,7 @@ from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
 from trimtab.errors import RunFolderError, SettingError
 from trimtab.log.progress import Progress, Quiet
+from trimtab.log.sinks import missing
 from trimtab.log.writer import read_jsonl, read_last
 from trimtab.settings import setting_names
 from trimtab.spaces import EnvSpec
@@ -197,6 +198,9 @@ def train_configuration(
     # What costs little to find wrong comes first: before JAX starts, and before training.
     if isinstance(env, str):
         entry_for(env)
+    for tracker in configuration.training.track:
+        if sentence := missing(tracker):
+            raise SettingError(sentence)
     wanted = device_plan(configuration)
     existed = run_dir is not None and Path(run_dir).expanduser().exists()
     folder = RunFolder.create(

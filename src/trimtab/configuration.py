@@ -12,8 +12,9 @@ from typing import Any
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.errors import SettingError, did_you_mean
+from trimtab.log.secrets import names_of_secrets
 from trimtab.settings import checked, replaced, setting_names
-from trimtab.training.config import TrainSettings, check_minibatches
+from trimtab.training.config import TrainSettings, check_minibatches, check_tracking
 from trimtab.training.presets import preset
 
 
@@ -31,6 +32,8 @@ class Configuration:
         """With values of the right types, or a SettingError that says what is wrong."""
         training, algorithm = checked(self.training), checked(self.algorithm)
         check_minibatches(training, algorithm.minibatches)
+        check_tracking(training)
+        check_secrets(self.env_options)
         return dataclasses.replace(self, training=training, algorithm=algorithm)
 
     def with_values(self, values: Mapping[str, Any], source: str) -> "Configuration":
@@ -86,6 +89,15 @@ class Configuration:
     def with_env_options(self, options: Mapping[str, Any]) -> "Configuration":
         """With these options of the environment beside those it has."""
         return dataclasses.replace(self, env_options={**self.env_options, **options})
+
+
+def check_secrets(env_options: Mapping[str, Any]) -> None:
+    """Refuse a password among the options: they are written to the run's folder and to trackers."""
+    for name in names_of_secrets(env_options):
+        raise SettingError(
+            f"The environment's option {name} looks like a secret, and options are recorded in "
+            "config.toml and sent to trackers. Let the environment read it from a variable."
+        )
 
 
 def _table(

@@ -36,6 +36,10 @@ class CheckpointError(TrimtabError):
     """A checkpoint is damaged, of a newer format, or belongs to something else."""
 
 
+class TrackerError(TrimtabError):
+    """A tracker did not take what it was to be sent."""
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or nothing when none is near."""
     by_lower = {name.lower(): name for name in known}

@@ -76,7 +76,12 @@ def type_words(kind: Any) -> str:
     if get_origin(kind) in (typing.Union, types.UnionType):
         return " or ".join(type_words(part) for part in get_args(kind))
     if get_origin(kind) is tuple:
-        return f"a list of {type_words(get_args(kind)[0]).removeprefix('a ')}s"
+        part = type_words(get_args(kind)[0])
+        return (
+            f"a list of {part.removeprefix('a ')}s"
+            if part.startswith("a ")
+            else f"a list, each {part}"
+        )
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return "none" if kind is type(None) else names.get(kind, str(kind))
 
@@ -151,10 +156,8 @@ def valid(given: str, value: Any, kind: Any, bounds: Bounds) -> Any:
     try:
         coerced = coerce(value, kind)
     except ValueError:
-        choices = [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
         raise SettingError(
-            f"{given} is not valid: expected {expectation(kind, bounds)}."
-            f"{did_you_mean(str(value), choices)}"
+            f"{given} is not valid: expected {expectation(kind, bounds)}.{_meant(value, kind)}"
         ) from None
     for item in coerced if isinstance(coerced, tuple) else (coerced,):
         number = isinstance(item, (int, float)) and not isinstance(item, bool)
@@ -162,6 +165,14 @@ def valid(given: str, value: Any, kind: Any, bounds: Bounds) -> Any:
             expected = expectation(kind, bounds) if str(bounds) else "a finite number"
             raise SettingError(f"{given} is out of bounds: expected {expected}.")
     return coerced
+
+
+def _meant(value: Any, kind: Any) -> str:
+    """Half a sentence with the choices that are nearest to what was given."""
+    if get_origin(kind) is tuple and isinstance(value, (list, tuple)):
+        return "".join(_meant(item, get_args(kind)[0]) for item in value)
+    choices = [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
+    return "" if value in choices else did_you_mean(str(value), choices)
 
 
 def checked(instance: Any) -> Any:

@@ -19,6 +19,7 @@ COMMANDS = {
     "train": ("trimtab.cli.train", "train a policy, evaluate it, and say whether it is solved"),
     "eval": ("trimtab.cli.evaluate", "play whole episodes with the policy of a run"),
     "resume": ("trimtab.cli.train", "go on with a run that was stopped, or make it longer"),
+    "sync": ("trimtab.cli.sync", "send what trackers missed of a run"),
     "runs": ("trimtab.cli.tables", "list the runs in a folder"),
     "envs": ("trimtab.cli.tables", "list the environments"),
 }

@@ -24,6 +24,7 @@ from trimtab.settings import (
 )
 
 UNBOUNDED = Bounds()
+_EMPTY = "none"  # how a list without items is written
 _NUMBER = re.compile(r"-(\d|\.\d|inf|nan)", re.IGNORECASE)
 
 
@@ -70,6 +71,9 @@ class Flag:
         if self.read is not None:
             return tuple(self.read(text) for text in texts)
         kind = get_args(self.kind)[0] if self.several else self.kind
+        if self.several:  # 64,64 is as good as 64 64
+            texts = [part for text in texts for part in text.split(",") if part]
+            texts = [] if texts == [_EMPTY] else texts
         read = [_or_text(text, kind) for text in texts]
         return valid(given, tuple(read) if self.several else read[0], self.kind, self.bounds)
 
@@ -265,7 +269,7 @@ def _field(flag: Flag) -> Any:
     import tyro
     from tyro.constructors import PrimitiveConstructorSpec
 
-    default = " ".join(_texts(flag.default))
+    default = " ".join(_texts(flag.default)) or (_EMPTY if flag.several and not flag.read else "")
     if flag.switch:
         default = flag.spelling if flag.default else flag.off
     hint = f"(default: {default})" if default else ""

@@ -40,6 +40,7 @@ PATIENCE_SECONDS = 30.0
 LONGEST_DELAY_SECONDS = 30.0
 ARTIFACT_SECONDS = 600.0
 POINTS_AT_ONCE = 200
+SILENCE_SECONDS = 10.0
 _LONGEST_REASON = 300
 
 
@@ -225,18 +226,22 @@ def _ends_with(path: Path, offset: int, steps: int) -> bool:
 
 
 def serve(
-    followers: Sequence[Follower], ended: threading.Event, tell: Callable[..., None]
+    followers: Sequence[Follower],
+    ended: threading.Event,
+    tell: Callable[..., None],
+    watch: "Watch",
 ) -> None:
     """Pass on until training has ended and the trackers have it all, whatever happens between."""
     delay, in_trouble, refused = POLL_SECONDS, False, 0
     while True:
         last = ended.is_set()  # asked before reading: what was written before the end is read
         try:
-            for follower in followers:
-                follower.pass_on()
-                if last:
-                    follower.finish()
-            if in_trouble:
+            with watch.watched():
+                for follower in followers:
+                    follower.pass_on()
+                    if last:
+                        follower.finish()
+            if in_trouble or watch.is_late:
                 tell(recovered=True)
             delay, in_trouble = POLL_SECONDS, False
             names = sorted(set().union(*(follower.refused for follower in followers)))
@@ -258,6 +263,33 @@ def serve(
             ended.wait(delay)
 
 
+@final
+class Watch:
+    """Says that a tracker hangs, which nothing inside the call that hangs can say."""
+
+    def __init__(self, tell: Callable[..., None], seconds: float = SILENCE_SECONDS):
+        self._tell, self._seconds = tell, seconds
+        self._since: float | None = None
+        threading.Thread(target=self._look, daemon=True).start()
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        self._since = time.monotonic()
+        self.is_late = False
+        try:
+            yield
+        finally:
+            self._since = None
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(self._seconds / 4)
+            since = self._since
+            if since is not None and not self.is_late and time.monotonic() - since > self._seconds:
+                self.is_late = True
+                self._tell(trouble=f"no answer for {self._seconds:g} s")
+
+
 def reason(error: Exception) -> str:
     """The first line of what went wrong, fit to be shown and stored."""
     text = redacted(f"{type(error).__name__}: {error}".strip())
@@ -267,7 +299,9 @@ def reason(error: Exception) -> str:
 def main() -> None:
     """The process: see the module's text."""
     order = json.loads(sys.argv[1])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for training, which then ends our input
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for training, which then ends our input
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):  # trackers chat
@@ -290,7 +324,7 @@ def main() -> None:
         Follower(RunFolder.open(path), order["tracker"], order["resumed_at"])
         for path in order["runs"]
     ]
-    serve(followers, ended, tell)
+    serve(followers, ended, tell, Watch(tell))
     tell(done=True)
     os._exit(0)  # a tracker's own work at exit may wait for ever; all has been sent
 

@@ -25,6 +25,7 @@ from trimtab.training.loop import Loop, Outcome, Programs, Schedule, default_eva
 from trimtab.training.memory import check_memory, tree_bytes
 from trimtab.training.rundir import RunFolder
 from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
+from trimtab.training.tracking import tracked
 from trimtab.types import JaxEnv
 
 
@@ -156,8 +157,12 @@ def run_session(
     compile_seconds = time.perf_counter() - before
     progress.compiled(compile_seconds)
     ledger, saved = open_ledger(session, folder, progress, resumed=resumed)
-    loop = Loop(session.algorithm, programs, session.schedule, ledger, progress)
-    return loop.go(run if saved is None else session.place(saved)), compile_seconds
+    start = run if saved is None else session.place(saved)
+    settings = session.settings
+    resumed_at = 0 if saved is None else int(saved.update) * batch_size(settings)
+    with tracked([folder], settings.track, resumed_at, progress) as watched:
+        loop = Loop(session.algorithm, programs, session.schedule, ledger, watched)
+        return loop.go(start), compile_seconds
 
 
 def open_ledger(

@@ -17,7 +17,7 @@ from trimtab.log.sinks import missing
 from trimtab.training.rundir import RunFolder
 
 # At the end of a run, all trackers together hold the process up for no longer than this.
-CLOSING_SECONDS = 0.8
+CLOSING_SECONDS = 0.5
 
 
 @contextlib.contextmanager
@@ -34,6 +34,24 @@ def tracked(
     finally:
         for sentence in tracking.close():
             progress.say(sentence)
+
+
+def synchronised(
+    folder: RunFolder, trackers: Sequence[str], patience: float
+) -> dict[str, str | None]:
+    """Send each tracker what it lacks of a run; why it did not get it, or None."""
+    processes = [FollowerProcess(tracker, [folder], None, patience) for tracker in trackers]
+    for process in processes:
+        process.end()
+    found: dict[str, str | None] = {}
+    for process in processes:
+        arrived = process.wait(time.monotonic() + 2 * patience)
+        heard = process.heard()
+        troubles = [answer["trouble"] for answer in heard if "trouble" in answer]
+        silent = f"it did not answer within {patience:g} s"
+        found[process.tracker] = None if arrived else (troubles or [silent])[-1]
+        process.kill()
+    return found
 
 
 @final
@@ -103,8 +121,10 @@ class Tracking:
             follower.end()
         late = [follower for follower in self._followers if not follower.wait(deadline)]
         sentences = self.heard()
-        for follower in late:
-            if follower.in_trouble:
+        for follower in self._followers:
+            if follower not in late:
+                follower.kill()
+            elif follower.in_trouble:
                 sentences.append(f"{follower.tracker} has not got all of it. {self._later}")
                 follower.kill()
             else:
@@ -182,6 +202,7 @@ class FollowerProcess:
         return code == 0
 
     def kill(self) -> None:
+        """End it, if it has not ended, and release what it held."""
         self._process.kill()
         self._process.wait()
         self._close()

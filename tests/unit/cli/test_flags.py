@@ -198,4 +198,5 @@ def test_every_setting_can_be_given_back_as_it_was() -> None:
         if flag.positional or flag.switch or flag.read or flag.default in ("", None):
             continue
         texts = [str(part) for part in flag.default] if flag.several else [str(flag.default)]
+        texts = texts or ["none"]
         assert parse(TRAIN, ["X", flag.spelling, *texts])[flag.name] == flag.default

@@ -54,7 +54,7 @@ class MLflow:
         return None
 
     def _note_changes(self, params: Mapping[str, str]) -> None:
-        """MLflow never changes a parameter: what a resume changed, such as a longer run, is a tag."""
+        """MLflow never changes a parameter: what a resume changed becomes a tag."""
         known = self._client.get_run(self._id).data.params
         changed = {name: value for name, value in params.items() if known.get(name) != value}
         tags = [RunTag(f"changed/{name}", value) for name, value in changed.items()]

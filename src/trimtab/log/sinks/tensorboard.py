@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, final
 
 from tensorboardX import SummaryWriter
-from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.proto import summary_pb2
 
 from trimtab.log.sinks import Point, RunRecord
+
+Summary: Any = summary_pb2.Summary  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @final
@@ -18,10 +20,13 @@ class TensorBoard:
     rewinds = True
 
     def open(self, record: RunRecord, memory: dict[str, Any], steps: int) -> None:
-        # Readers forget what earlier files hold from `purge_step` on: nothing is doubled.
-        again = any(record.folder.glob("events.out.tfevents.*"))
-        self._writer = SummaryWriter(
-            str(record.folder), purge_step=steps + 1 if again else None, flush_secs=5
+        again = len(list(record.folder.glob("events.out.tfevents.*")))
+        self._writer: Any = SummaryWriter(
+            str(record.folder),
+            # Readers forget what earlier files hold from here on: nothing is doubled.
+            purge_step=steps + 1 if again else None,
+            # A file is called after the second, and would replace another one of that second.
+            filename_suffix=f".{again:04d}",
         )
         if again:
             return

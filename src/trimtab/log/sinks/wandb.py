@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, final
 
 import wandb
+
 from trimtab.log.sinks import Point, RunRecord
 
 _STEP = "global_step"
@@ -18,7 +20,7 @@ class WeightsAndBiases:
     rewinds = False
 
     def open(self, record: RunRecord, memory: dict[str, Any], steps: int) -> int | None:
-        memory.setdefault("id", wandb.util.generate_id(12))
+        memory.setdefault("id", token_hex(6))
         # Of this machine, W&B gets nothing that it was not given: no arguments, console or code.
         quiet = wandb.Settings(
             silent=True,
