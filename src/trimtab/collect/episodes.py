@@ -69,6 +69,12 @@ class Lanes(NamedTuple):
     episode_return: Array
     episode_length: Array
     finished: Finished
+    # Where starts are staggered, the length at which the present episode is cut: NEVER after the
+    # first. Otherwise nothing.
+    cut: Array | tuple[()] = ()
+
+
+NEVER = jnp.iinfo(jnp.int32).max  # no episode is so long
 
 
 def start_lanes(
@@ -96,11 +102,17 @@ def step_lanes(
 
     A reset is not a step: it emits no transition. ``Step.next_obs`` is the successor that the
     action led to, ``Step.obs`` what the policy sees next. If both flags are set, the task ended.
+    An episode that a staggered start cut short is truncated, and counts in no statistics.
     """
     taken = jax.vmap(lambda one: to_environment(env.spec.action, one))(action)
     state, after = jax.vmap(env.step)(step_keys, lanes.state, taken)
-    ended = after.terminated | after.truncated
-    truncated = after.truncated & ~after.terminated
+    lengths = lanes.episode_length + 1
+    whole = after.terminated | after.truncated
+    ended, truncated, cut = whole, after.truncated & ~after.terminated, lanes.cut
+    if not isinstance(cut, tuple):
+        short = ~whole & (lengths >= cut)
+        ended, truncated = whole | short, truncated | short
+        cut = jnp.where(ended, NEVER, cut)
 
     def begin_anew() -> tuple[EnvState, Observation]:
         fresh = jax.vmap(lambda key: env.reset(jax.random.fold_in(key, t)))(reset_keys)
@@ -113,7 +125,6 @@ def step_lanes(
     # With few lanes most steps end no episode: a branch then saves the work of resetting.
     state, obs = lax.cond(ended.any(), begin_anew, lambda: (state, after.obs))
     returns = lanes.episode_return + after.reward
-    lengths = lanes.episode_length + 1
     step = Step(obs, after.reward, after.terminated, truncated, after.obs)
     return (
         Lanes(
@@ -123,7 +134,8 @@ def step_lanes(
             lanes.memory,
             jnp.where(ended, 0.0, returns),
             jnp.where(ended, 0, lengths),
-            lanes.finished.add(ended, returns, lengths),
+            lanes.finished.add(whole, returns, lengths),
+            cut,
         ),
         step,
     )

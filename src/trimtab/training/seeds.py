@@ -26,11 +26,15 @@ def stacked(algorithms: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *algorithms)
 
 
-def begin_seeds(algorithms: Any, env: JaxEnv, num_envs: int, seeds: Array) -> Run:
+def begin_seeds(
+    algorithms: Any, env: JaxEnv, num_envs: int, seeds: Array, staggered: bool = False
+) -> Run:
     """The runs of several seeds before their first updates, as one."""
-    return jax.vmap(
-        lambda algorithm, seed: begin(algorithm, env, num_envs, jax.random.key(seed)),
-    )(algorithms, seeds)
+
+    def one(algorithm: Any, seed: Array) -> Run:
+        return begin(algorithm, env, num_envs, jax.random.key(seed), staggered)
+
+    return jax.vmap(one)(algorithms, seeds)
 
 
 def make_seeds_step(

@@ -10,6 +10,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from trimtab.collect.episodes import Finished, Lanes, start_lanes
 from trimtab.collect.fused import collect_fused
+from trimtab.envs.wrappers import first_cuts
 from trimtab.keys import Purpose, stream
 from trimtab.ops.across import ALONE, Across
 from trimtab.types import JaxEnv, Metrics, Rollout
@@ -27,11 +28,13 @@ class Run(NamedTuple):
     update: Array  # updates done
 
 
-def begin(algorithm: Any, env: JaxEnv, num_envs: int, root: Array) -> Run:
-    """A run before its first update."""
+def begin(algorithm: Any, env: JaxEnv, num_envs: int, root: Array, staggered: bool = False) -> Run:
+    """A run before its first update; ``staggered`` so that lanes do not truncate in phase."""
     learner = algorithm.init(stream(root, Purpose.INIT), env.spec)
     index = jnp.arange(num_envs, dtype=jnp.int32)
     lanes = start_lanes(algorithm, env, algorithm.actor(learner), root, index)
+    if staggered:
+        lanes = lanes._replace(cut=first_cuts(env, index, num_envs))
     return Run(learner, lanes, root, jnp.int32(0))
 
 
