@@ -31,7 +31,9 @@ def test_every_exported_name_is_in_the_pages_and_in_the_changelog(name):
     assert any(word.search(page.read_text(encoding="utf-8")) for page in PAGES), (
         f"trimtab.{name} is public, and no page of docs/ mentions it."
     )
-    assert word.search(CHANGELOG), f"trimtab.{name} is public, and CHANGELOG.md does not mention it."
+    assert word.search(CHANGELOG), (
+        f"trimtab.{name} is public, and CHANGELOG.md does not mention it."
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
