@@ -71,13 +71,13 @@ def many_seeds(configuration: Any, seeds: int, updates: int, devices: int) -> tu
     from trimtab.algos.ppo import PPO
     from trimtab.envs.make import make
     from trimtab.settings import setting_names
+    from trimtab.training.config import num_updates
     from trimtab.training.seeds import begin_seeds, make_seeds_step, seeds_mesh, stacked
     from trimtab.training.session import as_arrays
 
     training, settings = configuration.training, configuration.algorithm
-    algorithm = as_arrays(
-        PPO(**{name: getattr(settings, name) for name in setting_names(settings)})
-    )
+    values = {name: getattr(settings, name) for name in setting_names(settings)}
+    algorithm = as_arrays(PPO(**values, total_updates=float(num_updates(training))))
     env = make(configuration.env_id)
     algorithms = stacked([algorithm] * seeds)
     roots = np.arange(seeds, dtype=np.uint32)
