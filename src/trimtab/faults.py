@@ -30,6 +30,16 @@ class FaultPolicy:
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """How long a worker process may take, in seconds; then it is killed and replaced."""
+
+    step: float = setting(60.0, "seconds that one step of a worker's lanes may take", above=0)
+    start: float = setting(
+        120.0, "seconds that a worker's environments may take to be made and reset", above=0
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class LaneFault:
     """One fault of one lane."""
