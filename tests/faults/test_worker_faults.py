@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from broken_envs import Counting, NoConstruction, NoReset
+from broken_envs import Counting, NoConstruction, NoReset, flaky_cartpole
 
 from trimtab.collect.workers import WorkerPool
 from trimtab.errors import EnvironmentFaultError
@@ -196,3 +196,20 @@ def test_no_orphans_and_no_shared_memory_after_the_trainer_is_killed():
         time.sleep(0.02)
     assert not any(map(alive, workers))
     assert not [name for name in set(os.listdir("/dev/shm")) - before if "trimtab" in name]
+
+
+def test_restarts_equal_the_faults_that_there_were(pools, tmp_path):
+    marks = tmp_path / "marks"
+    make_env = functools.partial(flaky_cartpole, marks, raises=1 / 100, hangs=1 / 1_000)
+    pool = pools(make_env, deadlines=Deadlines(step=2.0), max_restarts=100)
+    idle_lanes = 0
+    for _ in range(600):
+        steps(pool, 1)
+        idle_lanes += 0 if pool.idle is None else int(pool.idle.sum())
+    kinds = [fault.kind for fault in pool.take_faults()]
+    made = marks.read_text()
+    assert 10 < made.count("r") == kinds.count("raised")
+    assert 0 < made.count("h") == kinds.count("hung")
+    assert len(made) == len(kinds)
+    # A hang costs the lanes of its worker their episodes, an exception only its own lane's.
+    assert len(kinds) <= idle_lanes <= made.count("r") + 2 * made.count("h")

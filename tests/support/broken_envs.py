@@ -139,3 +139,30 @@ class Pixels(gymnasium.Env):
 
     def step(self, action):
         return self.observe(), int(action), False, False, {}
+
+
+class Flaky(gymnasium.Wrapper):
+    """Raises in a step now and then, and hangs more rarely; each leaves a mark in a file."""
+
+    def __init__(self, env, marks, raises, hangs):
+        super().__init__(env)
+        self.marks, self.raises, self.hangs = marks, raises, hangs
+
+    def step(self, action):
+        # Whether it breaks follows from the lane's own stream, which a restart seeds afresh.
+        luck = self.env.unwrapped.np_random.random()
+        if luck < self.raises:
+            self.mark("r")
+            raise ConnectionError("lost the simulator")
+        if luck < self.raises + self.hangs:
+            self.mark("h")
+            time.sleep(1_000)
+        return self.env.step(action)
+
+    def mark(self, kind):
+        with open(self.marks, "a") as file:
+            file.write(kind)
+
+
+def flaky_cartpole(marks, raises, hangs):
+    return Flaky(gymnasium.make("CartPole-v1"), marks, raises, hangs)

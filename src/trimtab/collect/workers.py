@@ -147,7 +147,7 @@ class WorkerPool:
     def _restart(self, number: int) -> LaneFault | None:
         """Start a worker anew, on fresh seeds; what was wrong, if that went wrong too."""
         lanes, buffers = self.lanes[number], self.buffers.rows(self.lanes[number])
-        self._shared.at[number, 0] = lanes.start
+        self._shared.at[number, 0] = 0
         self._restarts[lanes.start : lanes.stop] += 1
         for row, lane in enumerate(lanes):
             buffers.seed[row] = restart_seed(
@@ -209,7 +209,7 @@ class WorkerPool:
 
     def _fault_of(self, number: int, lost: WorkerLostError) -> LaneFault:
         """The fault of the lane that a lost worker was stepping."""
-        lane = int(self._shared.at[number, 0])
+        lane = self.lanes[number].start + int(self._shared.at[number, 0])
         episode, step = int(self.buffers.episode[lane]), int(self.buffers.step[lane])
         message = f"its worker process {lost}"
         kind = "hung" if lost.hung else "died"

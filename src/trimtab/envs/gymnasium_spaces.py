@@ -98,6 +98,9 @@ class Border:
             )
         ]
         self._keys = _keys_of(observation_space)
+        first = self._leaves[0]
+        whole = not isinstance(spec.observation, Dict) and first.start is None
+        self._plain = first if whole else None
         self._action_start = _start_of(action_space)
         self._action_dtype = np.dtype(action_space.dtype)
 
@@ -111,6 +114,16 @@ class Border:
 
         Whether its numbers are finite and in their space, ``check`` says for many lanes at once.
         """
+        plain = self._plain
+        # What most environments return, most of the time, needs no more than a copy.
+        if (
+            plain is not None
+            and type(observation) is np.ndarray
+            and observation.dtype == plain.dtype
+            and observation.shape == plain.shape
+        ):
+            rows[0][lane] = observation
+            return
         for keys, leaf, row in zip(self._keys, self._leaves, rows, strict=True):
             value = observation
             for key in keys:
@@ -119,22 +132,16 @@ class Border:
                 except (KeyError, IndexError, TypeError):
                     raise BadValueError(
                         f"the observation has no part {leaf.name!r}, which its space promises; "
-                        f"it is a {type(observation).__name__}"
-                        f"{_its_keys(observation)}."
+                        f"it is a {type(observation).__name__}{_its_keys(observation)}."
                     ) from None
-            # What most environments return, most of the time, needs no more than a copy.
-            fits = type(value) is np.ndarray and value.dtype == leaf.dtype
-            if fits and value.shape == leaf.shape and leaf.start is None:
-                row[lane] = value
-            else:
-                row[lane] = leaf.converted(value)
+            row[lane] = leaf.converted(value)
 
     def in_space(self, rows: Sequence[np.ndarray]) -> bool:
         """Whether all numbers of all lanes are finite and in their space."""
-        return all(
-            leaf.always_fits or ((row >= leaf.low) & (row <= leaf.high)).all()
-            for leaf, row in zip(self._leaves, rows, strict=True)
-        )
+        for leaf, row in zip(self._leaves, rows, strict=True):
+            if not (leaf.always_fits or ((row >= leaf.low) & (row <= leaf.high)).all()):
+                return False
+        return True
 
     def complaint(self, rows: Sequence[np.ndarray], lane: int) -> str | None:
         """What is wrong with the numbers of one lane, or None."""
@@ -176,6 +183,8 @@ class _Leaf:
     def converted(self, value: Any) -> np.ndarray:
         """``value`` with this leaf's dtype, if nothing but digits is lost."""
         given = np.asarray(value)
+        if given.dtype == self.dtype and given.shape == self.shape and self.start is None:
+            return given
         if given.dtype.kind not in "fiub":
             raise BadValueError(
                 f"{self.words} is {_shown(value)} (dtype {given.dtype}); expected numbers of dtype "

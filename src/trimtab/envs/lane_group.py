@@ -8,6 +8,7 @@ Nothing here imports JAX.
 import contextlib
 import dataclasses
 import importlib
+import math
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, final
@@ -134,7 +135,8 @@ class LaneGroup:
     def attach(self, buffers: LaneBuffers, at: np.ndarray | None = None) -> None:
         """Read and write the rows of these lanes in ``buffers``.
 
-        ``at`` holds one number: the lane that is being stepped, for whoever watches from outside.
+        ``at`` holds one number: which of the lanes is being stepped, for whoever watches from
+        outside.
         """
         self._buffers = buffers.rows(self._lanes)
         if at is not None:
@@ -150,15 +152,17 @@ class LaneGroup:
 
     def step(self) -> None:
         """Give every lane its action; then mend the broken, and begin anew what ended."""
-        buffers, border = self._buffers, self._border
-        next_obs, terminated, truncated = buffers.next_obs, buffers.terminated, buffers.truncated
-        rewards = [0.0] * len(self._envs)
+        buffers, write = self._buffers, self._border.write
+        next_obs, at = buffers.next_obs, self._at
+        lanes = len(self._envs)
+        rewards, terminated, truncated = [0.0] * lanes, [False] * lanes, [False] * lanes
+        ended: list[int] = []
         broken: dict[int, LaneFault] = {}
         self._steps += 1
-        buffers.step[:] += 1
-        actions = border.actions(buffers.action)
+        np.add(buffers.step, 1, out=buffers.step)
+        actions = self._border.actions(buffers.action)
         for row, env in enumerate(self._envs):
-            self._at[0] = self._lanes[row]
+            at[0] = row
             try:
                 answer = env.step(actions[row])
             except Exception as error:
@@ -166,19 +170,21 @@ class LaneGroup:
                 continue
             try:
                 obs, reward, task_ended, clock_ended, _ = answer
-                border.write(next_obs, row, obs)
-                rewards[row] = _number(reward)
-                terminated[row] = ended = _flag("terminated", task_ended)
-                # If both are set, the task ended.
-                truncated[row] = _flag("truncated", clock_ended) and not ended
+                write(next_obs, row, obs)
+                rewards[row] = reward if type(reward) is float else _number(reward)
+                if task_ended is not False or clock_ended is not False:
+                    terminated[row] = _flag("terminated", task_ended)
+                    # If both are set, the task ended.
+                    truncated[row] = _flag("truncated", clock_ended) and not terminated[row]
+                    if terminated[row] or truncated[row]:
+                        ended.append(row)
             except (BadValueError, TypeError, ValueError, OverflowError) as error:
                 broken[row] = self._bad(row, _what_is_wrong(answer, error))
-        with np.errstate(over="ignore"):
-            buffers.reward[:] = rewards
+        buffers.terminated[:], buffers.truncated[:] = terminated, truncated
         self._find_bad_numbers(rewards, broken)
         for obs_leaf, next_leaf in zip(buffers.obs, next_obs, strict=True):
             obs_leaf[:] = next_leaf
-        for row in np.flatnonzero(terminated | truncated).tolist():
+        for row in ended:
             if row not in broken and (fault := self._begin(row, None)):
                 self._mend(row, fault)  # the step before the reset was a transition
         buffers.idle[:] = False
@@ -203,7 +209,7 @@ class LaneGroup:
         self._buffers.episode[row] += 1
         self._buffers.step[row] = 0
         env, obs = self._envs[row], self._buffers.obs
-        self._at[0] = self._lanes[row]
+        self._at[0] = row
         try:
             # Episodes after the first continue the lane's random stream, as Gymnasium's do.
             answer = env.reset(seed=seed) if seed is not None else env.reset()
@@ -223,7 +229,11 @@ class LaneGroup:
     def _find_bad_numbers(self, rewards: list[float], broken: dict[int, LaneFault]) -> None:
         """Add the lanes with numbers that are not finite or not in their space to ``broken``."""
         buffers = self._buffers
-        if np.isfinite(buffers.reward).all() and self._border.in_space(buffers.next_obs):
+        with np.errstate(over="ignore", invalid="ignore"):
+            buffers.reward[:] = rewards
+            # One sum is quicker than a test of each; that of sound rewards may overflow too.
+            sound = math.isfinite(buffers.reward.sum())
+        if sound and self._border.in_space(buffers.next_obs):
             return
         for row, reward in enumerate(rewards):
             if row in broken:
