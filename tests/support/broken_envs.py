@@ -166,3 +166,28 @@ class Flaky(gymnasium.Wrapper):
 
 def flaky_cartpole(marks, raises, hangs):
     return Flaky(gymnasium.make("CartPole-v1"), marks, raises, hangs)
+
+
+class Slow(Counting):
+    """Its steps take the longer, the smaller its seed."""
+
+    def reset(self, *, seed=None, options=None):
+        self.seconds = 0.0 if seed is None else 0.6 - 0.3 * seed
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        time.sleep(self.seconds)
+        return super().step(action)
+
+
+class Differing:
+    """Makes environments whose observations grow."""
+
+    def __init__(self):
+        self.size = 0
+
+    def __call__(self):
+        self.size += 1
+        env = Counting()
+        env.observation_space = spaces.Box(-1, 1, (self.size,))
+        return env

@@ -74,6 +74,7 @@ class WorkerProcess:
         self._inbox = Connection(self.answers, writable=False)
         self._poll = select.poll()
         self._poll.register(self.answers, select.POLLIN)
+        self._ordered_at = time.monotonic()  # to construct its environments
         with contextlib.suppress(OSError):  # it died already: whoever waits for it will notice
             self._outbox.send_bytes(assignment)
 
@@ -81,16 +82,22 @@ class WorkerProcess:
         """Send an order. A worker that has died is noticed when its answer is awaited."""
         if self._outbox.closed:
             return
+        self._ordered_at = time.monotonic()
         with contextlib.suppress(BrokenPipeError):
             os.write(self.orders, order)
             if message is not None:
                 self._outbox.send_bytes(pickle.dumps(message))
 
+    def overdue(self, seconds: float) -> bool:
+        """Whether the last order was sent longer ago than that."""
+        return time.monotonic() - self._ordered_at >= seconds
+
     def answer(self, seconds: float) -> list[LaneFault]:
-        """Wait for the last order to be done; the faults that were mended while it was."""
-        # poll() takes milliseconds. The common case is one call of it and one of read().
-        if not self._poll.poll(1000 * min(seconds, _LOOK_SECONDS)):
-            self._wait(seconds)
+        """Wait for the last order to be done, until that long after it was sent.
+
+        Returns the faults that were mended meanwhile.
+        """
+        self._wait(seconds)
         byte = os.read(self.answers, 1)
         if byte == worker_entry.DONE:
             return []
@@ -123,11 +130,13 @@ class WorkerProcess:
 
     def _wait(self, seconds: float) -> None:
         """Until there is an answer; raises if the deadline passes or the process is gone."""
-        deadline = time.monotonic() + seconds - min(seconds, _LOOK_SECONDS)
-        while not self._poll.poll(1000 * min(_LOOK_SECONDS, max(deadline - time.monotonic(), 0))):
+        while True:
+            left = self._ordered_at + seconds - time.monotonic()
+            if self._poll.poll(1000 * min(_LOOK_SECONDS, max(left, 0))):
+                return
             if self.process.poll() is not None:
                 raise self._lost()
-            if time.monotonic() >= deadline:
+            if left <= 0:
                 raise WorkerLostError(True, f"gave no answer within {seconds:g} s")
 
     def _lost(self) -> WorkerLostError:

@@ -7,8 +7,9 @@ deadline, is replaced, and its lanes begin new episodes on fresh seeds: the brok
 
 import itertools
 import os
+import select
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, final
 
 import cloudpickle
@@ -17,6 +18,7 @@ import numpy as np
 from trimtab.collect.worker_entry import ATTACH, CLOSE, RESET, STEP, SharedLanes
 from trimtab.collect.worker_process import WorkerFailedError, WorkerLostError, WorkerProcess
 from trimtab.envs.gymnasium_spaces import tree_of
+from trimtab.envs.lane_group import LaneBuffers
 from trimtab.envs.seeding import restart_seed
 from trimtab.errors import EnvironmentFaultError, SettingError
 from trimtab.faults import Deadlines, FaultPolicy, LaneFault, RestartBudget
@@ -24,6 +26,7 @@ from trimtab.spaces import EnvSpec
 from trimtab.types import Observation, Step
 
 _CLOSE_SECONDS = 2.0
+_LOOK_SECONDS = 0.5  # how often deadlines are looked at while no worker answers
 
 
 @final
@@ -70,8 +73,9 @@ class WorkerPool:
             self.close()
             raise
         self.buffers = self._shared.buffers
+        self.rows = [self.buffers.rows(lanes) for lanes in self.lanes]  # of each worker
         self._first_seeds = np.zeros(num_envs, np.int64)
-        self._step = self._view()
+        self._step = self.view(self.buffers)
         self._idle = False
 
     @property
@@ -92,8 +96,9 @@ class WorkerPool:
     def step(self, actions: np.ndarray) -> Step:
         """Step every lane. The arrays are the caller's until the next call."""
         self.buffers.action[:] = actions
-        for number in range(self.num_workers):
-            self.begin(number)
+        for worker in self._workers:
+            worker.order(STEP)
+        self._steps += 1
         restarted = [self.finish(number) for number in range(self.num_workers)]
         self._idle = any(restarted)
         return self._step
@@ -116,10 +121,27 @@ class WorkerPool:
 
     # -------------------------------------------------------------------- one worker's steps
 
-    def begin(self, number: int) -> None:
-        """Let a worker step its lanes with the actions that are in the buffers."""
+    def begin(self, number: int, actions: np.ndarray) -> None:
+        """Let a worker step its lanes."""
+        self.rows[number].action[:] = actions
         self._steps[number] += 1
         self._workers[number].order(STEP)
+
+    def ready(self, numbers: Collection[int]) -> list[int]:
+        """Waits for one of these workers; those that ``finish`` then need not wait for."""
+        while True:
+            poll = select.poll()
+            for number in numbers:
+                poll.register(self._workers[number].answers, select.POLLIN)
+            answered = {descriptor for descriptor, _ in poll.poll(1000 * _LOOK_SECONDS)}
+            found = [
+                number
+                for number in numbers
+                if self._workers[number].answers in answered
+                or self._workers[number].overdue(self._deadlines.step)
+            ]
+            if found:
+                return found
 
     def finish(self, number: int, seconds: float | None = None) -> bool:
         """Wait until a worker has done its order; whether any of its lanes were restarted."""
@@ -146,7 +168,7 @@ class WorkerPool:
 
     def _restart(self, number: int) -> LaneFault | None:
         """Start a worker anew, on fresh seeds; what was wrong, if that went wrong too."""
-        lanes, buffers = self.lanes[number], self.buffers.rows(self.lanes[number])
+        lanes, buffers = self.lanes[number], self.rows[number]
         self._shared.at[number, 0] = 0
         self._restarts[lanes.start : lanes.stop] += 1
         for row, lane in enumerate(lanes):
@@ -220,9 +242,9 @@ class WorkerPool:
             failed.text if failed.meant else f"{self._name}: a worker failed.\n\n{failed.text}"
         )
 
-    def _view(self) -> Step:
-        """The buffers, as the caller sees them."""
-        buffers, space = self.buffers, self.spec.observation
+    def view(self, buffers: LaneBuffers) -> Step:
+        """The buffers, or some rows of them, as a collector sees them."""
+        space = self.spec.observation
         return Step(
             tree_of(space, buffers.obs),
             buffers.reward,  # pyright: ignore[reportArgumentType]  (numpy, as HostEnv says)

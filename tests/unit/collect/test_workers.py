@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from broken_envs import Counting, Pixels
+from broken_envs import Counting, Differing, Pixels, Slow
 
 from trimtab.collect.workers import WorkerPool, lanes_of_workers
 from trimtab.envs.lane_group import GymnasiumMaker, LaneBuffers, LaneGroup
@@ -155,21 +155,24 @@ def test_more_workers_than_lanes_are_refused(num_workers):
         WorkerPool(Counting, 4, num_workers)
 
 
-class Differing:
-    """Makes environments whose observations grow."""
-
-    def __init__(self):
-        self.size = 0
-
-    def __call__(self):
-        from gymnasium import spaces
-
-        self.size += 1
-        env = Counting()
-        env.observation_space = spaces.Box(-1, 1, (self.size,))
-        return env
-
-
 def test_lanes_with_different_spaces_are_refused():
     with pytest.raises(EnvironmentFaultError, match="lane 1 has the spaces"):
         WorkerPool(Differing(), 2, 1)
+
+
+def test_who_answers_first_is_ready_first():
+    pool = WorkerPool(Slow, 3, 3)
+    try:
+        pool.reset([0, 1, 2])
+        waiting, order = {0, 1, 2}, []
+        for number in waiting:
+            pool.begin(number, np.ones(1, np.int32))
+        while waiting:
+            for number in pool.ready(waiting):
+                assert not pool.finish(number)
+                waiting.remove(number)
+                order.append(number)
+        assert order == [2, 1, 0]
+        np.testing.assert_array_equal(pool.rows[1].next_obs[0], pool.buffers.next_obs[0][1:2])
+    finally:
+        pool.close()
