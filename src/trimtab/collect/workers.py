@@ -25,7 +25,7 @@ from trimtab.faults import Deadlines, FaultPolicy, LaneFault, RestartBudget
 from trimtab.spaces import EnvSpec
 from trimtab.types import Observation, Step
 
-_CLOSE_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.5  # how often deadlines are looked at while no worker answers
 
 
@@ -70,7 +70,7 @@ class WorkerPool:
             for worker in self._workers:
                 worker.order(ATTACH, (num_envs, num_workers))
         except BaseException:
-            self.close()
+            self.close(seconds=0)
             raise
         self.buffers = self._shared.buffers
         self.rows = [self.buffers.rows(lanes) for lanes in self.lanes]  # of each worker
@@ -108,13 +108,13 @@ class WorkerPool:
         faults, self._faults = self._faults, []
         return faults
 
-    def close(self) -> None:
-        """End the workers; environments that do not close in time are killed."""
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """End the workers; those whose environments take longer than that to close are killed."""
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.order(CLOSE)
         for worker in workers:
-            worker.close(_CLOSE_SECONDS)
+            worker.close(seconds)
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
