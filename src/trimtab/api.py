@@ -256,14 +256,12 @@ def device_plan(configuration: Configuration) -> DevicePlan:
 
 def make_session(configuration: Configuration, env: Any, devices: DevicePlan) -> Any:
     from trimtab.algos.registry import algorithm_class
-    from trimtab.training.session import Session
+    from trimtab.training.session import prepare
 
     make_algorithm = algorithm_class(configuration.algorithm_name)
     settings = configuration.algorithm
     algorithm = make_algorithm(**{key: getattr(settings, key) for key in setting_names(settings)})
-    return Session.prepare(
-        env, algorithm, configuration.training, devices, configuration.env_options
-    )
+    return prepare(env, algorithm, configuration.training, devices, configuration.env_options)
 
 
 def recorded_devices(folder: RunFolder) -> DevicePlan:

@@ -202,9 +202,15 @@ def devices_for(requested: str, runs: int) -> int:
 def group_session(first: Configuration, members: Sequence[Member], env: Any, devices: int) -> Any:
     """The session of members that differ from the first in their seeds and swept values alone."""
     started = start_jax(DevicePlan(devices, single_thread=False))
+    from trimtab.training.fused import FusedSession
     from trimtab.training.group import GroupSession
 
     common = make_session(first, env, ONE_DEVICE)
+    if not isinstance(common, FusedSession):
+        raise SettingError(
+            f"{common.env.spec.id} is not a JAX environment, and a group of runs is one compiled "
+            "program: train its seeds one after another, with --seed."
+        )
     algorithms = [
         dataclasses.replace(
             common.algorithm, **{name: np.float32(v) for name, v in member.values.items()}

@@ -27,12 +27,16 @@ Metrics = dict[str, Array]
 
 
 class Step(NamedTuple):
-    """What one transition looks like from outside, after the reset that may have followed it."""
+    """What one transition looks like from outside, after the reset that may have followed it.
+
+    Its arrays, and those of a ``Rollout``, are JAX's, or numpy's where an environment is on the
+    host.
+    """
 
     obs: Observation  # what the policy sees next: the first observation if the episode ended
-    reward: Array
-    terminated: Array  # the task ended
-    truncated: Array  # the clock ended
+    reward: Any
+    terminated: Any  # the task ended
+    truncated: Any  # the clock ended
     next_obs: Observation  # the true successor, before any reset
 
 
@@ -41,9 +45,9 @@ class Rollout(NamedTuple):
 
     obs: Observation
     action: Action
-    reward: Array
-    terminated: Array
-    truncated: Array
+    reward: Any
+    terminated: Any
+    truncated: Any
     next_obs: Observation
     extras: dict[str, Array]  # what the actor noted when it acted, such as the log-probability
     memory: Memory = ()  # what each lane remembered before the first of these steps: [N, ...]

@@ -5,13 +5,22 @@ provide it, such as ``gymnax:CartPole-v1``. Nothing here imports JAX or a simula
 name is known to be right.
 """
 
+import importlib
+import importlib.util
+import re
 from typing import TYPE_CHECKING, Any
 
 from trimtab.envs.registry import PLANNED_BACKENDS, EnvEntry, entry_of, list_environments
 from trimtab.errors import SettingError, UnknownEnvironmentError, did_you_mean
+from trimtab.spaces import EnvSpec
 
 if TYPE_CHECKING:
+    from trimtab.envs.sources import HostSource
     from trimtab.types import JaxEnv
+
+GYMNASIUM = "gymnasium"
+# Gymnasium is imported to look for a bare name only if it looks like one of its own.
+_VERSIONED = re.compile(r"-v\d+$")
 
 
 def make(env_id: "str | JaxEnv", **options: Any) -> "JaxEnv":
@@ -22,6 +31,11 @@ def make(env_id: "str | JaxEnv", **options: Any) -> "JaxEnv":
     if not isinstance(env_id, str):
         return _as_it_is(env_id, options)
     entry = entry_for(env_id)
+    if entry.backend == GYMNASIUM:
+        raise UnknownEnvironmentError(
+            f"{env_id} is not a JAX environment: trimtab.train and the command line train on it, "
+            f"and gymnasium.make({entry.id!r}) makes one to step by hand."
+        )
     if entry.backend == "tabular":
         from trimtab.envs.tabular import make_tabular
 
@@ -35,15 +49,48 @@ def make(env_id: "str | JaxEnv", **options: Any) -> "JaxEnv":
     return GymnaxEnv.make(entry.id, **options)
 
 
+def find(env: Any, **options: Any) -> "JaxEnv | HostSource":
+    """What provides an environment: a JAX environment, or a source of host environments.
+
+    ``env`` is an id, a ``JaxEnv``, or whatever ``sources.source_of`` knows.
+    """
+    if isinstance(env, str):
+        entry = entry_for(env)
+        if entry.backend != GYMNASIUM:
+            return make(env, **options)
+        from trimtab.envs.sources import source_of_id
+
+        return source_of_id(entry.id, options)
+    if isinstance(getattr(env, "spec", None), EnvSpec):
+        return _as_it_is(env, options)
+    from trimtab.envs.sources import source_of
+
+    return source_of(_without_options(env, options))
+
+
 def entry_for(env_id: str) -> EnvEntry:
-    """The table's line for an id, or an error that says what was probably meant."""
+    """The table's line for an id, or an error that says what was probably meant.
+
+    A bare name is the table's, where it has it, and else Gymnasium's.
+    """
     backend, _, name = env_id.rpartition(":")
     _check_backend(env_id, backend, name)
     entry = entry_of(name)
+    if backend == GYMNASIUM or (entry is None and not backend and _VERSIONED.search(name)):
+        registered = _registered(name)
+        if name in registered:
+            return EnvEntry(name, GYMNASIUM, "", "", "an environment of Gymnasium's registry")
+        if backend == GYMNASIUM:
+            raise UnknownEnvironmentError(
+                f"Gymnasium has no environment {name!r}.{did_you_mean(name, registered)} "
+                "If a package of yours registers it, name the package with --import."
+            )
     if entry is None:
+        near = did_you_mean(name, _names())
+        if not near and name:
+            near = did_you_mean(name, _registered(name))
         raise UnknownEnvironmentError(
-            f"There is no environment {env_id!r}.{did_you_mean(name, _names())} "
-            "`trimtab envs` lists those there are."
+            f"There is no environment {env_id!r}.{near} `trimtab envs` lists those there are."
         )
     if backend not in ("", entry.backend):
         raise UnknownEnvironmentError(
@@ -51,6 +98,15 @@ def entry_for(env_id: str) -> EnvEntry:
             f"ask for '{entry.backend}:{name}' or {name!r}."
         )
     return entry
+
+
+def _registered(name: str) -> list[str]:
+    """The ids in Gymnasium's registry, and those that Atari's package adds to it."""
+    import gymnasium
+
+    if name.startswith("ALE/") and importlib.util.find_spec("ale_py"):
+        gymnasium.register_envs(importlib.import_module("ale_py"))
+    return list(gymnasium.registry)
 
 
 def _names() -> list[str]:
@@ -68,7 +124,14 @@ def _check_backend(env_id: str, backend: str, name: str) -> None:
             f"{env_id!r}: this version of trimtab knows the backend {backend!r} by name but cannot "
             f"run its environments yet.{install}{instead}"
         )
-    backends = {entry.backend for entry in list_environments()}
+    backends = {GYMNASIUM, *(entry.backend for entry in list_environments())}
+    if backend and backend not in backends and not did_you_mean(backend, backends):
+        raise UnknownEnvironmentError(
+            f"{env_id!r}: there is no backend {backend!r}. If it is a package of yours, which "
+            f"registers {name!r} with Gymnasium: trimtab imports nothing because an id says so; "
+            f"give --import {backend} and the id {name!r}. Backends are "
+            f"{', '.join(sorted(backends))}."
+        )
     if backend and backend not in backends:
         raise UnknownEnvironmentError(
             f"{env_id!r}: there is no backend {backend!r}."
@@ -77,15 +140,20 @@ def _check_backend(env_id: str, backend: str, name: str) -> None:
         )
 
 
-def _as_it_is(env: Any, options: dict[str, Any]) -> "JaxEnv":
+def _as_it_is(env: Any, options: dict[str, Any]) -> Any:
     missing = [name for name in ("spec", "reset", "step") if not hasattr(env, name)]
-    if missing:
+    if missing and not hasattr(env, "make_env"):
         raise UnknownEnvironmentError(
             f"An environment is an id, such as 'CartPole-v1', or an object with spec, reset and "
             f"step; a {type(env).__name__} has no {' and no '.join(missing)}."
         )
+    return _without_options(env, options)
+
+
+def _without_options(env: Any, options: dict[str, Any]) -> Any:
     if options:
+        name = env.spec.id if getattr(env, "spec", None) else f"This {type(env).__name__}"
         raise SettingError(
-            f"{env.spec.id} is made already; the options {', '.join(options)} would have no effect."
+            f"{name} is made already; the options {', '.join(options)} would have no effect."
         )
     return env

@@ -92,7 +92,6 @@ PLANNED_BACKENDS = {
     "brax": "brax",
     "playground": "playground",
     "envpool": "envpool",
-    "gymnasium": None,  # installed with trimtab
 }
 
 

@@ -20,9 +20,9 @@ LONGEST_EPISODE = 10_000
 class Episodes(NamedTuple):
     """One first episode of each evaluation lane; arrays are [episodes]."""
 
-    returns: Array
-    lengths: Array
-    ended: Array  # False where the episode was given up at LONGEST_EPISODE
+    returns: Any
+    lengths: Any
+    ended: Any  # False where the episode was given up at LONGEST_EPISODE
 
 
 def make_evaluator(

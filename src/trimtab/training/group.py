@@ -32,7 +32,8 @@ from trimtab.training.seeds import (
     seeds_mesh,
     stacked,
 )
-from trimtab.training.session import Session, open_ledger
+from trimtab.training.fused import FusedSession
+from trimtab.training.session import open_ledger
 from trimtab.training.statistics import standard_error
 from trimtab.training.step import Run
 
@@ -41,7 +42,7 @@ from trimtab.training.step import Run
 class GroupSession:
     """What a group is made of: a session that all runs have in common, and what differs."""
 
-    common: Session
+    common: FusedSession
     algorithms: Sequence[Any]  # of each run, alike but for their floats
     seeds: Sequence[int]
     devices: int

@@ -14,6 +14,7 @@ from jax import Array
 
 from trimtab.keys import Purpose, stream
 from trimtab.log.progress import Progress, Status
+from trimtab.training.config import TrainSettings, batch_size, num_updates
 from trimtab.training.ledger import Keeper
 from trimtab.training.signals import StopRequest
 from trimtab.training.step import Run
@@ -34,12 +35,13 @@ class Schedule:
     checkpoint_every: int  # 0: by time
     checkpoint_seconds: float = 30.0
     runs: int = 1  # that a call advances
+    transitions_per_call: int = TRANSITIONS_PER_CALL
 
     @property
     def capacity(self) -> int:
-        """Updates in one call of the compiled step, at most."""
+        """Updates in one call of the step, at most."""
         of_all = self.batch * self.runs
-        return max(1, min(MOST_UPDATES_PER_CALL, TRANSITIONS_PER_CALL // of_all))
+        return max(1, min(MOST_UPDATES_PER_CALL, self.transitions_per_call // of_all))
 
     def next_call(self, done: int) -> int:
         """How many updates the next call makes: none past an evaluation or a checkpoint."""
@@ -179,6 +181,17 @@ def on_one_device(tree: Any) -> Any:
     """Replicated arrays as they are on the first device; others as they are."""
     return jax.tree.map(
         lambda leaf: leaf.addressable_data(0) if leaf.is_fully_replicated else leaf, tree
+    )
+
+
+def schedule_of(settings: TrainSettings) -> Schedule:
+    """The schedule that the settings ask for."""
+    updates = num_updates(settings)
+    return Schedule(
+        updates=updates,
+        batch=batch_size(settings),
+        eval_every=settings.eval_every or default_eval_every(updates),
+        checkpoint_every=settings.checkpoint_every,
     )
 
 

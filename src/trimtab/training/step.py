@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from trimtab.collect.episodes import Finished, Lanes, start_lanes
+from trimtab.collect.episodes import Finished, start_lanes
 from trimtab.collect.fused import collect_fused
 from trimtab.envs.wrappers import first_cuts
 from trimtab.keys import Purpose, stream
@@ -23,7 +23,7 @@ class Run(NamedTuple):
     """All that changes in a run, and so all that a checkpoint holds."""
 
     learner: Any
-    lanes: Lanes
+    lanes: Any  # ``Lanes``; () where the environments are outside of the compiled program
     root: Array  # the root key: never changes, and every random number follows from it
     update: Array  # updates done
 

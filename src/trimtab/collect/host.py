@@ -1,0 +1,186 @@
+"""Rollouts from environments outside of compiled programs: a Python loop, one jitted call a step.
+
+Random numbers are those of ``collect_fused``: the noise of a rollout is drawn before it, from the
+same streams. So the same environment gives the same rollout either way.
+
+Every row of a rollout is a transition. Where a lane was ``idle``, it fills its row with a later
+step, while the others begin their part of the next rollout. That part is kept, so each transition
+is learned from exactly once; the policy that acted in it is one update older than in the rest.
+
+JAX may read an aligned numpy array where it is, without a copy, for as long as it pleases. So what
+is shown to JAX is never written again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from trimtab.collect.acting import Acted, ActingPrograms, Prepared
+from trimtab.collect.rows import RolloutRows
+from trimtab.keys import Purpose, lane_streams
+from trimtab.types import HostEnv, Memory, Rollout, Step
+
+# Gymnasium's environments take seeds of 31 bits.
+_SEED_BITS = np.uint32(0x7FFF_FFFF)
+
+
+def lane_seeds(root: Array, update: int, lanes: int) -> list[int]:
+    """A seed for the first episode of each lane, from the lane's own stream."""
+    index = jnp.arange(lanes, dtype=jnp.int32)
+    keys = lane_streams(root, Purpose.FIRST_RESET, update, index)
+    bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(keys)
+    return (np.asarray(bits) & _SEED_BITS).tolist()
+
+
+class Episode(NamedTuple):
+    """One that has ended."""
+
+    lane: int
+    total: float  # its return
+    length: int
+
+
+@final
+class EpisodeTally:
+    """Returns and lengths of the episodes in N lanes: where a host episode's end is interpreted.
+
+    An idle row is no step; an episode that it cut short counts nowhere.
+    """
+
+    def __init__(self, lanes: int):
+        self._returns = np.zeros(lanes)
+        self._lengths = np.zeros(lanes, np.int64)
+        self._episodes: list[Episode] = []
+
+    def add(self, step: Step, idle: np.ndarray | None) -> np.ndarray:
+        """Count a step of every lane; says in which lanes an episode ended with it."""
+        ended = np.logical_or(step.terminated, step.truncated)
+        self._returns += step.reward
+        self._lengths += 1
+        if idle is not None:
+            ended &= ~idle
+            self._returns[idle] = 0.0
+            self._lengths[idle] = 0
+        if ended.any():
+            for lane in np.flatnonzero(ended).tolist():
+                total, length = float(self._returns[lane]), int(self._lengths[lane])
+                self._episodes.append(Episode(lane, total, length))
+            self._returns[ended] = 0.0
+            self._lengths[ended] = 0
+        return ended
+
+    @property
+    def unfinished(self) -> list[Episode]:
+        """Every lane's episode as far as it has come."""
+        so_far = zip(self._returns.tolist(), self._lengths.tolist(), strict=True)
+        return [Episode(lane, *figures) for lane, figures in enumerate(so_far)]
+
+    def take(self) -> list[Episode]:
+        """The episodes that ended since the last call."""
+        episodes, self._episodes = self._episodes, []
+        return episodes
+
+
+def episode_metrics(episodes: list[Episode]) -> Mapping[str, float]:
+    """What a rollout's episodes came to; NaN where none ended."""
+    returns = np.array([episode.total for episode in episodes] or [np.nan])
+    lengths = np.array([episode.length for episode in episodes] or [np.nan])
+    return {
+        "rollout/episodes": float(len(episodes)),
+        "rollout/return_mean": float(returns.mean()),
+        "rollout/return_max": float(returns.max()),
+        "rollout/return_min": float(returns.min()),
+        "rollout/length_mean": float(lengths.mean()),
+    }
+
+
+@final
+class HostCollector:
+    """Collects rollouts of ``num_steps`` steps from a ``HostEnv``."""
+
+    def __init__(self, env: HostEnv, programs: ActingPrograms, num_steps: int):
+        self.tally = EpisodeTally(env.num_envs)
+        self._env = env
+        self._programs = programs
+        self._rows = RolloutRows(num_steps, env.num_envs)
+
+    def start(self, algorithm: Any, learner: Any, root: Array, update: int) -> None:
+        """Begin an episode in every lane."""
+        lanes = self._env.num_envs
+        self._obs = copied(self._env.reset(lane_seeds(root, update, lanes)))
+        self._memory: Memory = self._programs.first_memories(algorithm, learner)
+        self._remembers = bool(jax.tree.leaves(self._memory))
+        self._first_memory = self._next_first_memory = self._memory
+        self._ended = np.ones(lanes, bool)  # where nothing follows on the last row of a lane
+
+    def collect(self, algorithm: Any, learner: Any, root: Array, update: int) -> Rollout:
+        """A rollout whose leaves are [T, N, ...]: numpy arrays that are the caller's."""
+        prepared = self._programs.prepare(algorithm, learner, root, np.int32(update))
+        ahead = None
+        last = None
+        while not self._rows.full:
+            if self._rows.in_step:
+                acted = self._act(prepared, last)
+            else:
+                last = self._settle_memory(prepared, last)
+                if ahead is None:
+                    later = self._programs.prepare(algorithm, learner, root, np.int32(update + 1))
+                    ahead = prepared.followed_by(later)
+                acted = self._act(ahead, last)
+            last = self._step(acted)
+        self._settle_memory(prepared, last)
+        memory, self._first_memory = self._first_memory, self._next_first_memory
+        return self._rows.take()._replace(memory=memory)
+
+    def _act(self, prepared: Prepared, last: Any) -> Acted:
+        acted = self._programs.act(prepared, self._memory, last, self._obs, self._rows.next)
+        self._memory = acted.memory
+        return acted
+
+    def _step(self, acted: Acted) -> tuple[np.ndarray, np.ndarray] | None:
+        """Take the actions; (reward, ended) for the memory to take in, if there is any."""
+        step = self._env.step(np.asarray(acted.action if acted.taken is None else acted.taken))
+        idle = self._env.idle
+        ended = self.tally.add(step, idle)
+        transition = Rollout(
+            obs=self._obs,
+            action=acted.action,
+            reward=step.reward,
+            terminated=step.terminated,
+            truncated=step.truncated,
+            next_obs=step.next_obs,
+            extras=acted.extras,
+        )
+        if idle is not None:
+            if not idle.any():
+                idle = None
+            else:
+                self._rows.cut(idle & ~self._ended)
+                ended |= idle
+        self._rows.put(transition, idle)
+        self._ended = ended
+        self._obs = copied(step.obs)
+        return (np.array(step.reward), ended) if self._remembers else None
+
+    def _settle_memory(self, prepared: Prepared, last: Any) -> None:
+        """Take the last step into memory, and keep the memory of lanes that begin a rollout."""
+        if not self._remembers:
+            return
+        self._memory = memory = self._programs.remember(prepared, self._memory, last)
+        starting = self._rows.starting()
+
+        def choose(new: Array, old: Array) -> Array:
+            return jnp.where(starting.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        self._next_first_memory = jax.tree.map(choose, memory, self._next_first_memory)
+
+
+def copied(observation: Any) -> Any:
+    """An observation in memory of its own."""
+    if isinstance(observation, dict):
+        return {key: copied(part) for key, part in observation.items()}
+    return np.array(observation)

@@ -1,0 +1,100 @@
+"""Where the lanes of a run come from when its environment is not in the compiled program."""
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from trimtab.envs.gymnasium_spaces import spec_of
+from trimtab.envs.lane_group import GymnasiumMaker
+from trimtab.envs.vector import vector_spec
+from trimtab.errors import SettingError, UnknownEnvironmentError
+from trimtab.spaces import EnvSpec
+from trimtab.types import HostEnv
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class HostSource:
+    """Makes environments, in one of three ways; the other two are None.
+
+    ``make_env()`` makes one of Gymnasium's, ``make_vector(lanes)`` a vector of them, which may have
+    another number of lanes, and ``make_host(lanes)`` a ``HostEnv``.
+    """
+
+    spec: EnvSpec
+    make_env: Callable[[], Any] | None = None
+    make_vector: Callable[[int], VectorEnv] | None = None
+    make_host: Callable[[int], HostEnv] | None = None
+    num_envs: int | None = None  # the number of lanes, where it is not to be chosen
+
+
+def source_of_id(env_id: str, options: Mapping[str, Any]) -> HostSource:
+    """The source of a registered Gymnasium environment."""
+    return _source_of_maker(GymnasiumMaker(env_id, dict(options)), env_id)
+
+
+def source_of(env: Any) -> HostSource:
+    """The source of whatever a user has: a callable, an environment, or a vector of them."""
+    if isinstance(env, VectorEnv):
+        return _source_of_vector(env)
+    if isinstance(env, gymnasium.Env):
+        return _source_of_env(env)
+    if callable(env):
+        return _source_of_maker(env)
+    raise UnknownEnvironmentError(
+        "An environment is an id, such as 'CartPole-v1', a callable that makes a gymnasium.Env, a "
+        "gymnasium.Env, a gymnasium.vector.VectorEnv, or an object with spec, reset and step; a "
+        f"{type(env).__name__} is none of these."
+    )
+
+
+def _source_of_maker(make: Callable[[], Any], env_id: str = "") -> HostSource:
+    made = make()
+    try:
+        if isinstance(made, VectorEnv):
+            return HostSource(
+                vector_spec(made, env_id),
+                make_vector=lambda _: make(),
+                num_envs=int(made.num_envs),
+            )
+        if isinstance(made, gymnasium.Env):
+            return HostSource(spec_of(made, env_id), make_env=make)
+    finally:
+        if hasattr(made, "close"):
+            made.close()
+    raise UnknownEnvironmentError(
+        f"{make!r} made a {type(made).__name__}: expected a gymnasium.Env or a "
+        "gymnasium.vector.VectorEnv."
+    )
+
+
+def _source_of_env(env: gymnasium.Env) -> HostSource:
+    """More of the same, by its own specification; the one that was given is not used up."""
+    told = env.spec
+    if told is None:
+        raise SettingError(
+            f"A {type(env).__name__} that gymnasium.make did not make cannot be made again, and "
+            "every lane and every evaluation needs one of its own. Give a callable that makes it, "
+            f"such as lambda: {type(env.unwrapped).__name__}(...)."
+        )
+    return HostSource(spec_of(env), make_env=GymnasiumMaker(copy.deepcopy(told)))
+
+
+def _source_of_vector(env: VectorEnv) -> HostSource:
+    """The vector itself for training; for evaluation another, by its own specification."""
+    told = env.unwrapped.spec
+    if told is None:
+        raise SettingError(
+            f"A {type(env).__name__} that gymnasium.make_vec did not make cannot be made again, "
+            "and evaluation needs one of its own. Give a callable that makes it."
+        )
+    given = [env]
+
+    def make(lanes: int) -> VectorEnv:
+        return given.pop() if given else gymnasium.make_vec(copy.deepcopy(told))
+
+    return HostSource(vector_spec(env), make_vector=make, num_envs=int(env.num_envs))

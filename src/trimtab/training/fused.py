@@ -1,0 +1,113 @@
+"""A run whose environment is in the compiled program: collecting and learning are one call."""
+
+import dataclasses
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, final
+
+import jax
+import numpy as np
+from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
+
+from trimtab.spaces import num_bytes
+from trimtab.training.config import TrainSettings
+from trimtab.training.devices import DevicePlan
+from trimtab.training.evaluate import make_evaluator
+from trimtab.training.loop import Programs, Schedule, schedule_of
+from trimtab.training.memory import check_memory, tree_bytes
+from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
+from trimtab.types import JaxEnv
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FusedSession:
+    """What a run is made of, once its configuration has been checked."""
+
+    env: JaxEnv
+    algorithm: Any
+    settings: TrainSettings
+    devices: DevicePlan
+
+    @property
+    def schedule(self) -> Schedule:
+        return schedule_of(self.settings)
+
+    def check(self) -> None:
+        """Trace the first state of the run without making it: unfit spaces and sizes show here."""
+        lanes = self.template.lanes
+        obs_bytes = tree_bytes(lanes.obs)
+        action_bytes = self.settings.num_envs * num_bytes(self.env.spec.action)
+        # Beside the observation, its successor and the action: reward, flags, log-probability.
+        step_bytes = 2 * obs_bytes + action_bytes + 16 * self.settings.num_envs
+        check_memory(tree_bytes(lanes), step_bytes, self.settings.num_envs, self.settings.num_steps)
+
+    @functools.cached_property
+    def root(self) -> Array:
+        return jax.random.key(self.settings.seed)
+
+    @functools.cached_property
+    def _begin(self) -> Any:
+        # One jitted function for tracing, compiling and running: it is traced once.
+        return jax.jit(
+            lambda algorithm, root: begin(algorithm, self.env, self.settings.num_envs, root)
+        )
+
+    @functools.cached_property
+    def template(self) -> Run:
+        """The shapes of a run, to load a checkpoint into."""
+        return jax.eval_shape(self._begin, self.algorithm, self.root)
+
+    @functools.cached_property
+    def _evaluators(self) -> dict[tuple[int, bool], Any]:
+        return {}
+
+    def lowered_evaluator(self, episodes: int, deterministic: bool) -> Any:
+        evaluate: Any = make_evaluator(self.env, episodes, deterministic)
+        return evaluate.lower(self.algorithm, self.template.learner, self.root)
+
+    def evaluator(self, episodes: int, deterministic: bool) -> Any:
+        """A compiled ``evaluate(algorithm, learner, root)``, kept for the next time."""
+        kind = (episodes, deterministic)
+        if kind not in self._evaluators:
+            self._evaluators[kind] = self.lowered_evaluator(*kind).compile()
+        return self._evaluators[kind]
+
+    def compile(self) -> tuple[Run, Programs]:
+        """The run before its first update, and the compiled programs."""
+        mesh = lanes_mesh(self.devices.devices)
+        step: Any = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
+        while_training = (self.settings.eval_episodes, True)
+        # XLA compiles outside of Python's lock: three programs in the time of the longest.
+        with ThreadPoolExecutor(3) as pool:
+            started = pool.submit(self._begin, self.algorithm, self.root)
+            lowered = step.lower(self.algorithm, self.place(self.template), np.int32(1))
+            stepping = pool.submit(lowered.compile)
+            evaluating = pool.submit(self.lowered_evaluator(*while_training).compile)
+            self._evaluators[while_training] = evaluating.result()
+            programs = Programs(stepping.result(), evaluating.result())
+            return self.place(started.result()), programs
+
+    def place(self, run: Run) -> Run:
+        """The run's arrays (or shapes) with the placement that the compiled step expects."""
+        mesh = lanes_mesh(self.devices.devices)
+        if mesh is None:
+            sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+            shardings = jax.tree.map(lambda _: sharding, run)
+        else:
+            shared = NamedSharding(mesh, PartitionSpec())
+            split = NamedSharding(mesh, PartitionSpec(LANES_AXIS))
+            shardings = jax.tree.map(lambda _: shared, run)._replace(
+                lanes=jax.tree.map(lambda _: split, run.lanes)
+            )
+
+        def put(leaf: Any, sharding: Any) -> Any:
+            if isinstance(leaf, jax.ShapeDtypeStruct):
+                return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+            return jax.device_put(leaf, sharding)
+
+        return jax.tree.map(put, run, shardings)
+
+    def close(self) -> None:
+        """Nothing is open."""
