@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding
 from trimtab.errors import RunFolderError, TrimtabError
 from trimtab.log.progress import Progress
 from trimtab.training.evaluate import Episodes
+from trimtab.training.fused import FusedSession
 from trimtab.training.ledger import Ledger
 from trimtab.training.loop import Loop, Outcome, Programs, Schedule
 from trimtab.training.rundir import RunFolder
@@ -32,7 +33,6 @@ from trimtab.training.seeds import (
     seeds_mesh,
     stacked,
 )
-from trimtab.training.fused import FusedSession
 from trimtab.training.session import open_ledger
 from trimtab.training.statistics import standard_error
 from trimtab.training.step import Run
