@@ -23,40 +23,72 @@ from trimtab.types import (
 
 
 class Finished(NamedTuple):
-    """What the episodes that ended in each lane came to; every array is [N]."""
+    """What the episodes that ended in each lane came to; every array is [N].
+
+    A median cannot be added up. The last episode of each lane stands for the others of that lane.
+    """
 
     count: Array
     return_sum: Array
     return_max: Array
     return_min: Array
+    return_last: Array  # NaN where none ended
     length_sum: Array
+    length_max: Array
+    length_min: Array
+    length_last: Array
 
     @classmethod
     def none(cls, lanes: int) -> "Finished":
         zeros, infinity = jnp.zeros(lanes), jnp.full(lanes, jnp.inf, jnp.float32)
-        return cls(zeros, zeros, -infinity, infinity, zeros)
+        nothing = jnp.full(lanes, jnp.nan, jnp.float32)
+        figures = zeros, -infinity, infinity, nothing
+        return cls(zeros, *figures, *figures)
 
     def add(self, ended: Array, returns: Array, lengths: Array) -> "Finished":
+        def where_ended(values: Array, otherwise: Array) -> Array:
+            return jnp.where(ended, values, otherwise)
+
+        length = lengths.astype(jnp.float32)
         return Finished(
-            self.count + ended.astype(jnp.float32),
-            self.return_sum + jnp.where(ended, returns, 0.0),
-            jnp.where(ended, jnp.maximum(self.return_max, returns), self.return_max),
-            jnp.where(ended, jnp.minimum(self.return_min, returns), self.return_min),
-            self.length_sum + jnp.where(ended, lengths, 0).astype(jnp.float32),
+            count=self.count + ended.astype(jnp.float32),
+            return_sum=self.return_sum + where_ended(returns, jnp.float32(0)),
+            return_max=where_ended(jnp.maximum(self.return_max, returns), self.return_max),
+            return_min=where_ended(jnp.minimum(self.return_min, returns), self.return_min),
+            return_last=where_ended(returns, self.return_last),
+            length_sum=self.length_sum + where_ended(length, jnp.float32(0)),
+            length_max=where_ended(jnp.maximum(self.length_max, length), self.length_max),
+            length_min=where_ended(jnp.minimum(self.length_min, length), self.length_min),
+            length_last=where_ended(length, self.length_last),
         )
 
     def metrics(self, across: Across = ALONE) -> Metrics:
         """Over all lanes; NaN where no episode ended."""
         sums = jnp.stack([self.count.sum(), self.return_sum.sum(), self.length_sum.sum()])
+        most = jnp.stack([self.return_max, self.length_max, -self.return_min, -self.length_min])
         count, returns, lengths = across.sum(sums)
-        some = count > 0
+        known = jnp.where(count > 0, jnp.float32(1), jnp.nan)
+        return_max, length_max, return_min, length_min = known * across.max(most.max(axis=1))
+        middle = median(across.gather(jnp.stack([self.return_last, self.length_last], axis=1)))
         return {
             "rollout/episodes": count,
-            "rollout/return_mean": returns / jnp.where(some, count, jnp.nan),
-            "rollout/return_max": jnp.where(some, across.max(self.return_max.max()), jnp.nan),
-            "rollout/return_min": jnp.where(some, across.min(self.return_min.min()), jnp.nan),
-            "rollout/length_mean": lengths / jnp.where(some, count, jnp.nan),
+            "rollout/return_mean": known * returns / count,
+            "rollout/return_median": middle[0],
+            "rollout/return_max": return_max,
+            "rollout/return_min": -return_min,
+            "rollout/length_mean": known * lengths / count,
+            "rollout/length_median": middle[1],
+            "rollout/length_max": length_max,
+            "rollout/length_min": -length_min,
         }
+
+
+def median(rows: Array) -> Array:
+    """Of each column, over its rows that are not NaN; NaN if there are none."""
+    ordered = jnp.sort(rows, axis=0)  # NaN comes last
+    known = jnp.sum(~jnp.isnan(rows), axis=0, dtype=jnp.int32)
+    at = jnp.stack([jnp.maximum(known - 1, 0) // 2, known // 2])
+    return jnp.take_along_axis(ordered, jnp.minimum(at, rows.shape[0] - 1), axis=0).mean(axis=0)
 
 
 class Lanes(NamedTuple):

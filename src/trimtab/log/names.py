@@ -9,6 +9,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+# Metrics of the machine: they differ between two runs of one seed.
+MEASURED = ("time/", "system/")
+
 NameScheme = Literal["sb3", "cleanrl", "brax", "trimtab"]
 
 # ours -> (theirs, theirs / ours). Stable-Baselines3's and CleanRL's entropies and value losses
@@ -41,7 +44,7 @@ _THEIRS: dict[str, dict[str, tuple[str, float]]] = {
         "train/value_loss": ("losses/value_loss", 1),
         "train/entropy": ("losses/entropy", 1),
         "train/approx_kl": ("losses/approx_kl", 1),
-        "train/approx_kl_k1": ("losses/old_approx_kl", 1),
+        "train/log_ratio_kl": ("losses/old_approx_kl", 1),
         "train/clip_fraction": ("losses/clipfrac", 1),
         "train/explained_variance": ("losses/explained_variance", 1),
     },

@@ -30,6 +30,10 @@ class Across(NamedTuple):
     def min(self, tree: Tree) -> Tree:
         return tree if self.axis is None else lax.pmin(tree, self.axis)
 
+    def gather(self, array: Array) -> Array:
+        """The arrays of all devices, one after the other."""
+        return array if self.axis is None else lax.all_gather(array, self.axis, tiled=True)
+
     def index(self) -> Array:
         """The number of this device."""
         return jnp.int32(0) if self.axis is None else lax.axis_index(self.axis)

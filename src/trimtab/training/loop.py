@@ -18,6 +18,7 @@ from trimtab.training.config import TrainSettings, batch_size, num_updates
 from trimtab.training.ledger import Keeper
 from trimtab.training.signals import StopRequest
 from trimtab.training.step import Run
+from trimtab.training.telemetry import Telemetry
 
 # A call of the compiled step covers about this many transitions: long enough to hide the cost of
 # calling, short enough that the display moves and a stop is quick.
@@ -100,7 +101,8 @@ class Loop:
         """Train from ``run`` to the end of the schedule, or until a signal."""
         schedule = self._schedule
         done = updates_done(run)
-        self._started = self._recorded_at = self._saved_at = time.perf_counter()
+        self._telemetry = Telemetry(schedule.batch)
+        self._saved_at = self._telemetry.begun
         self._first_update = done
         with StopRequest() as stop:
             while done < schedule.updates and stop.requested is None:
@@ -115,7 +117,7 @@ class Loop:
                 if schedule.saves(done, time.perf_counter() - self._saved_at):
                     self._save(run, done)
             self._record()
-            seconds = time.perf_counter() - self._started
+            seconds = time.perf_counter() - self._telemetry.begun
             self._save(run, done)
         self._progress.close()
         return Outcome(run, seconds, stop.requested.name if stop.requested else None)
@@ -127,25 +129,18 @@ class Loop:
         done, count, run, metrics = self._unrecorded
         self._unrecorded = None
         columns = {name: np.asarray(values)[:count] for name, values in metrics.items()}
-        now = time.perf_counter()
-        timing = {
-            "time/steps_per_second": count
-            * self._schedule.batch
-            / max(now - self._recorded_at, 1e-9),
-            "time/seconds": now - self._started,
-        }
-        self._recorded_at = now
-        self._ledger.record(run, done, columns, timing)
+        self._ledger.record(run, done, columns, self._telemetry.of_call(count))
         self._progress.updated(self._status(done + count))
 
     def _status(self, done: int) -> Status:
         steps = (done - self._first_update) * self._schedule.batch
+        seconds = self._telemetry.recorded_at - self._telemetry.begun
         return Status(
             update=done,
             updates=self._schedule.updates,
             steps=done * self._schedule.batch,
             total_steps=self._schedule.updates * self._schedule.batch,
-            steps_per_second=steps / max(self._recorded_at - self._started, 1e-9),
+            steps_per_second=steps / max(seconds, 1e-9),
             recent_return=self._ledger.recent_return,
         )
 

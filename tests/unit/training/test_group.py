@@ -14,6 +14,7 @@ from trimtab.api import resume
 from trimtab.envs.make import make
 from trimtab.errors import RunFolderError, SettingError, TrimtabError
 from trimtab.groups import devices_for, resume_group
+from trimtab.log.names import MEASURED
 from trimtab.log.progress import Quiet
 
 PPO = trimtab.PPO(minibatches=2, hidden_sizes=(8,))
@@ -37,7 +38,7 @@ def assert_same_metrics(ours, theirs):
     for mine, other in zip(ours, theirs, strict=True):
         assert set(mine) == set(other)
         for name in mine:
-            if not name.startswith("time/"):
+            if not name.startswith(MEASURED):
                 np.testing.assert_allclose(
                     mine[name], other[name], rtol=1e-2, atol=1e-4, err_msg=name
                 )

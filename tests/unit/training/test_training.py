@@ -22,6 +22,7 @@ from trimtab.errors import (
     SettingError,
     TrimtabError,
 )
+from trimtab.log.names import MEASURED
 from trimtab.log.progress import Quiet
 from trimtab.training.loop import Schedule
 from trimtab.training.rundir import RunFolder
@@ -38,7 +39,8 @@ def train(folder, env="CartPole-v1", algorithm=None, **settings):
 
 def without_times(rows):
     return [
-        {name: value for name, value in row.items() if not name.startswith("time/")} for row in rows
+        {name: value for name, value in row.items() if not name.startswith(MEASURED)}
+        for row in rows
     ]
 
 
