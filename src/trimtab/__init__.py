@@ -7,7 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trimtab.algos.a2c import A2C as A2C
     from trimtab.algos.ppo import PPO as PPO
+    from trimtab.algos.reinforce import REINFORCE as REINFORCE
     from trimtab.api import TrainedRun as TrainedRun
     from trimtab.api import load as load
     from trimtab.api import train as train
@@ -31,6 +33,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "PPO": "trimtab.algos.ppo",
+    "A2C": "trimtab.algos.a2c",
+    "REINFORCE": "trimtab.algos.reinforce",
     "TrainedRun": "trimtab.api",
     "load": "trimtab.api",
     "train": "trimtab.api",

@@ -31,6 +31,7 @@ class Configuration:
     def checked(self) -> "Configuration":
         """With values of the right types, or a SettingError that says what is wrong."""
         training, algorithm = checked(self.training), checked(self.algorithm)
+        algorithm.check()
         check_minibatches(training, algorithm.minibatches)
         check_tracking(training)
         check_secrets(self.env_options)

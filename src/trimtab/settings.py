@@ -51,10 +51,17 @@ def setting(
     at_least: float | None = None,
     below: float | None = None,
     at_most: float | None = None,
+    needs: tuple[Any, ...] = (),
+    instead_of: str = "",
 ) -> Any:
-    """A dataclass field with a help text and, for numbers, bounds."""
+    """A dataclass field with a help text and, for numbers, bounds.
+
+    ``needs=(other, *choices)``: without one of those choices for the other setting, this one has no
+    effect. ``instead_of=other``: it says the same as the other setting, in another way.
+    """
     bounds = Bounds(above, at_least, below, at_most)
-    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds})
+    metadata = {"help": help, "bounds": bounds, "needs": needs, "instead_of": instead_of}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def describe(field: dataclasses.Field) -> str:
@@ -193,7 +200,37 @@ def replaced(instance: Any, values: Mapping[str, Any], source: str = "") -> Any:
             raise SettingError(f"{prefix}there is no setting {name!r}.{did_you_mean(name, known)}")
         bounds = fields[name].metadata["bounds"]
         changes[name] = valid(f"{prefix}{name} = {value!r}", value, kinds[name], bounds)
-    return dataclasses.replace(instance, **changes)
+    return dataclasses.replace(instance, **without_rivals(instance, changes))
+
+
+def without_rivals(instance: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """``changes`` in which a setting that is changed takes the place of the one it stands for.
+
+    So a flag ``--horizon`` overrules the gamma of a preset. If both change, both are kept, and the
+    check of contradictions answers.
+    """
+    fields = {field.name: field for field in dataclasses.fields(instance)}
+    changed = {name for name, value in changes.items() if value != getattr(instance, name)}
+    pairs = [(name, field.metadata.get("instead_of")) for name, field in fields.items()]
+    for name, other in pairs:
+        if other and (name in changed) != (other in changed):
+            loser = other if name in changed else name
+            changes = {**changes, loser: fields[loser].default}
+    return changes
+
+
+def check_effects(instance: Any) -> None:
+    """Refuse a setting that was changed though, as others stand, it has no effect."""
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if not field.metadata.get("needs") or value == field.default:
+            continue
+        other, *choices = field.metadata["needs"]
+        if getattr(instance, other) not in choices:
+            raise SettingError(
+                f"{field.name} = {value} has no effect with {other} = {getattr(instance, other)}: "
+                f"leave it out, or give {other} = {' or '.join(map(str, choices))}."
+            )
 
 
 def setting_names(instance: Any) -> list[str]:

@@ -11,47 +11,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from trimtab.algos.schedules import scheduled
+from trimtab.algos import diagnostics, onpolicy
+from trimtab.algos.onpolicy import Learner, Sample
 from trimtab.algos.settings import PPOSettings
-from trimtab.algos.sgd import Adam, AdamState, minibatch_epochs
-from trimtab.errors import SettingError
+from trimtab.algos.sgd import Adam, epoch, mean_gradient, mean_of_made, scan_until
 from trimtab.nets.actor_critic import ActorCritic
-from trimtab.nets.flat import Flat, joined
-from trimtab.nets.heads import check_action_space, sampling_noise
+from trimtab.nets.flat import Flat
 from trimtab.ops.across import ALONE, Across
-from trimtab.ops.returns import advantages_of_lanes
-from trimtab.ops.rows import evaluate_where
-from trimtab.ops.running import Running
-from trimtab.spaces import Box, EnvSpec
-from trimtab.types import Action, Memory, Metrics, Observation, Rollout
+from trimtab.types import Metrics, Rollout
 
-
-class Actor(NamedTuple):
-    """The little that is needed to act."""
-
-    network: ActorCritic
-    observations: Running | None
-
-
-class Learner(NamedTuple):
-    """Everything that learning changes."""
-
-    parameters: Flat
-    optimiser: AdamState
-    observations: Running | None  # statistics with which observations are normalised
-    updates: Array
-
-
-class Sample(NamedTuple):
-    """One transition as the loss sees it."""
-
-    obs: Observation  # normalised
-    action: Action
-    log_prob: Array  # of the action under the policy that acted
-    advantage: Array
-    target: Array  # for the critic
+# How an adaptive learning rate moves: by this factor, and no further than so many times it.
+RATE_FACTOR = 1.5
+LARGEST_RATE_CHANGE = 100.0
 
 
 class Terms(NamedTuple):
@@ -60,108 +33,84 @@ class Terms(NamedTuple):
     policy: Array
     value: Array
     entropy: Array
-    approx_kl: Array
+    approx_kl: Array  # never negative
+    log_ratio_kl: Array  # unbiased too, of higher variance, and of either sign
     clipped: Array
+    smallest_ratio: Array
+    largest_ratio: Array
+
+    def mean(self) -> "Terms":
+        """Over samples; of the extremes, the extremes."""
+        means = jax.tree.map(jnp.mean, self)
+        return means._replace(
+            smallest_ratio=self.smallest_ratio.min(), largest_ratio=self.largest_ratio.max()
+        )
 
 
+@onpolicy.numbers_are_leaves
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPO(PPOSettings):
     """See ``PPOSettings`` for the hyperparameters. Methods are for one lane or one sample."""
 
     total_updates: float = float("inf")  # the length of schedules; a training run sets it
 
-    def init(self, key: Array, spec: EnvSpec) -> Learner:
-        """A new learner for an environment."""
-        check_action_space(spec.action, spec.id)
-        if self.normalize_observations and not isinstance(spec.observation, Box):
-            raise SettingError(
-                f"normalize_observations has no effect on {spec.id}, whose observations are "
-                f"{spec.observation}: leave it off."
-            )
-        network = ActorCritic.make(
-            key, spec, self.hidden_sizes, self.activation, self.initial_log_std
-        )
-        parameters = Flat.of(network)
-        normalised = self.normalize_observations
-        shown = spec.observation
-        statistics = Running.zeros(shown.shape) if normalised and isinstance(shown, Box) else None
-        return Learner(parameters, self._adam().init(parameters), statistics, jnp.int32(0))
+    init = onpolicy.init
+    actor = onpolicy.actor
+    first_memory = onpolicy.first_memory
+    noise = onpolicy.noise
+    act = onpolicy.act
+    best_action = onpolicy.best_action
+    after_step = onpolicy.after_step
+    at = onpolicy.at
+    loss = onpolicy.loss
 
-    def actor(self, learner: Learner) -> Actor:
-        return Actor(learner.parameters.network(), learner.observations)
+    def optimiser_of(self, parameters: Flat) -> Adam:
+        return onpolicy.adam(self)
 
-    def noise(self, actor: Actor, key: Array, num_steps: int) -> Array:
-        """One lane's random numbers for ``num_steps`` actions."""
-        return sampling_noise(actor.network.action_space, key, num_steps)
-
-    def first_memory(self, actor: Actor) -> Memory:
-        """Nothing is remembered."""
-        return ()
-
-    def act(
-        self, actor: Actor, memory: Memory, obs: Observation, noise: Array
-    ) -> tuple[Action, dict[str, Array], Memory]:
-        """Sample an action for one lane."""
-        policy = actor.network.policy(_normalised(actor.observations, obs))
-        action = policy.sample(noise)
-        return action, {"log_prob": policy.log_prob(action)}, memory
-
-    def best_action(self, actor: Actor, memory: Memory, obs: Observation) -> tuple[Action, Memory]:
-        """The policy's most likely action for one lane."""
-        return actor.network.policy(_normalised(actor.observations, obs)).mode(), memory
-
-    def after_step(self, actor: Actor, memory: Memory, reward: Array, ended: Array) -> Memory:
-        """Nothing is remembered."""
-        return memory
-
-    def prepare(self, learner: Learner, rollout: Rollout) -> tuple[Sample, Array]:
-        """Advantages and targets; leaves are [T, N, ...]. Also the critic's values."""
-        network = learner.parameters.network()
-
-        def value_of(obs: Array) -> Array:
-            return jax.vmap(network.value)(_normalised(learner.observations, obs))
-
-        steps, lanes = rollout.reward.shape
-        rows = jax.tree.map(
-            lambda leaf: leaf.reshape(steps * lanes, *leaf.shape[2:]), rollout._replace(memory=())
-        )
-        values = value_of(rows.obs).reshape(steps, lanes)
-        # One step later in the same lane is the successor, unless the episode was truncated there.
-        later = jnp.concatenate([values[1:], value_of(rollout.next_obs[-1])[None]])
-        next_values = evaluate_where(
-            rows.truncated & ~rows.terminated, value_of, rows.next_obs, later.reshape(-1)
-        ).reshape(steps, lanes)
-        advantages = advantages_of_lanes(
-            rollout.reward,
-            values,
-            next_values,
-            rollout.terminated,
-            rollout.truncated,
-            self.gamma,
-            self.gae_lambda,
-        )
-        obs = _normalised(learner.observations, rollout.obs)
-        log_prob = rollout.extras["log_prob"]
-        return Sample(obs, rollout.action, log_prob, advantages, advantages + values), values
+    def prepare(
+        self, learner: Learner, rollout: Rollout, across: Across = ALONE
+    ) -> tuple[Sample, Array]:
+        """Advantages by GAE, and targets; leaves are [T, N, ...]. Also the critic's values."""
+        samples, values = onpolicy.estimated(self, learner, rollout, self.gae_lambda)
+        if self.value_clip_range is not None:
+            samples = samples._replace(value=values)
+        return samples, values
 
     def terms(self, network: ActorCritic, sample: Sample) -> Terms:
         """The parts of one sample's loss.
 
         ratio r = π(a|s) / π_old(a|s)
         policy  = −min(r A, clip(r, 1 − ε, 1 + ε) A)
+                  and, with dual_clip c, −max(that minimum, c A) where A < 0
         value   = ½ (V(s) − target)²
+                  and, with value_clip_range ε', ½ max of that and of the same for
+                  V_old + clip(V(s) − V_old, −ε', ε')
         KL(π_old, π) ≈ (r − 1) − log r          (Schulman's k3: unbiased, never negative)
+                     ≈ −log r                   (k1: unbiased)
         """
         policy = network.policy(sample.obs)
         log_ratio = policy.log_prob(sample.action) - sample.log_prob
         ratio = jnp.exp(log_ratio)
         clipped_ratio = jnp.clip(ratio, 1.0 - self.clip_range, 1.0 + self.clip_range)
+        gain = jnp.minimum(ratio * sample.advantage, clipped_ratio * sample.advantage)
+        if self.dual_clip is not None:
+            bound = self.dual_clip * sample.advantage
+            gain = jnp.where(sample.advantage < 0, jnp.maximum(gain, bound), gain)
+        value = network.value(sample.obs)
+        value_loss = 0.5 * (value - sample.target) ** 2
+        if self.value_clip_range is not None and sample.value is not None:
+            limit = self.value_clip_range
+            near = sample.value + jnp.clip(value - sample.value, -limit, limit)
+            value_loss = jnp.maximum(value_loss, 0.5 * (near - sample.target) ** 2)
         return Terms(
-            policy=-jnp.minimum(ratio * sample.advantage, clipped_ratio * sample.advantage),
-            value=0.5 * (network.value(sample.obs) - sample.target) ** 2,
+            policy=-gain,
+            value=value_loss,
             entropy=policy.entropy(),
             approx_kl=(ratio - 1.0) - log_ratio,
+            log_ratio_kl=-log_ratio,
             clipped=(jnp.abs(ratio - 1.0) > self.clip_range).astype(jnp.float32),
+            smallest_ratio=ratio,
+            largest_ratio=ratio,
         )
 
     def weighed(self, terms: Terms) -> Array:
@@ -172,103 +121,102 @@ class PPO(PPOSettings):
             - self.entropy_coefficient * terms.entropy
         )
 
-    def loss(self, network: ActorCritic, sample: Sample) -> Array:
-        """One sample's loss; ``vmap(grad(loss))`` gives gradients per sample."""
-        return self.weighed(self.terms(network, sample))
+    def gradient(self, parameters: Flat, minibatch: Sample) -> tuple[Array, Terms]:
+        """The flat gradient of a minibatch's mean loss, and the means of its terms."""
+        return mean_gradient(self.terms, self.weighed, parameters, minibatch, Terms.mean)
 
     def update(
         self, learner: Learner, rollout: Rollout, key: Array, across: Across = ALONE
     ) -> tuple[Learner, Metrics]:
         """Epochs of minibatch gradient steps on one rollout."""
         now = self.at(learner.updates)
-        prepared, values = now.prepare(learner, rollout)
-        samples = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), prepared)
+        if learner.rate is not None:
+            now = dataclasses.replace(now, learning_rate=now.learning_rate * learner.rate)
+        optimiser = now.optimiser_of(learner.parameters)
+        prepared, values = now.prepare(learner, rollout, across)
 
-        def normalised_advantages(minibatches: Sample) -> Sample:
-            if not now.normalize_advantages:
-                return minibatches
-            advantage = minibatches.advantage
-            centred = advantage - across.mean(advantage.mean(axis=1, keepdims=True))
-            deviation = jnp.sqrt(across.mean((centred**2).mean(axis=1, keepdims=True)))
-            return minibatches._replace(advantage=centred / (deviation + 1e-8))
+        def ready(samples: Sample) -> Sample:
+            return onpolicy.over_batch(now, onpolicy.rows(samples), across)
 
-        def gradient_step(state: Any, minibatch: Sample) -> tuple[Any, tuple[Terms, Array]]:
-            parameters, optimiser = state
+        def one_step(state: Any, minibatch: Sample) -> tuple[Any, tuple[Terms, Array]]:
+            parameters, moments = state
             gradient, terms = now.gradient(parameters, minibatch)
-            parameters, optimiser, norm = now._adam().step(
-                parameters, optimiser, across.mean(gradient)
-            )
-            return (parameters, optimiser), (terms, norm)
+            parameters, moments, norm = optimiser.step(parameters, moments, across.mean(gradient))
+            return (parameters, moments), (terms, norm)
 
-        (parameters, optimiser), (terms, norms) = minibatch_epochs(
-            gradient_step,
-            (learner.parameters, learner.optimiser),
-            samples,
-            jax.random.fold_in(key, across.index()),
-            epochs=self.epochs,
-            minibatches=self.minibatches,
-            arrange=normalised_advantages,
-        )
-        statistics = learner.observations
-        if statistics is not None:
-            seen = rollout.obs.reshape(-1, *rollout.obs.shape[2:])
-            statistics = statistics.merge(seen, across)
-        means = across.mean(jax.tree.map(jnp.mean, terms))
+        once = ready(prepared)
+
+        def one_epoch(state: Any, epoch_key: Array) -> tuple[Any, tuple[Terms, Array]]:
+            samples = once
+            if now.recompute_advantages:
+                newest = learner._replace(parameters=state[0])
+                samples = ready(now.prepare(newest, rollout, across)[0])
+            return epoch(
+                one_step,
+                state,
+                samples,
+                epoch_key,
+                minibatches=now.minibatches,
+                arrange=lambda shuffled: now._normalised(shuffled, across),
+            )
+
+        def went_far(results: tuple[Terms, Array]) -> Array:
+            return across.mean(results[0].approx_kl.mean()) > now.target_kl
+
+        state = (learner.parameters, learner.optimiser)
+        keys = jax.random.split(jax.random.fold_in(key, across.index()), now.epochs)
+        if now.target_kl is None:
+            state, (terms, norms) = lax.scan(one_epoch, state, keys)
+            made = None
+        else:
+            state, (terms, norms), made = scan_until(one_epoch, state, keys, went_far)
+        learned = learner._replace(parameters=state[0], optimiser=state[1])
+        if learner.rate is not None:
+            last = -1 if made is None else made.sum() - 1
+            last_kl = across.mean(terms.approx_kl[last].mean())
+            learned = learned._replace(rate=adapted(learner.rate, last_kl, now.adaptive_kl))
+        after = onpolicy.with_statistics(now, learned, rollout, prepared.target, across)
+        return after, {
+            **diagnostics.of_update(now, learner, learned, prepared, values, across),
+            **diagnostics.of_gradients(now, norms, made),
+            **now._watched(learner, terms, made, across),
+        }
+
+    def _watched(
+        self, learner: Learner, terms: Terms, made: Array | None, across: Across
+    ) -> Metrics:
+        """What the losses of an update came to; the terms are [epochs, minibatches]."""
+        means = across.mean(jax.tree.map(lambda leaf: mean_of_made(leaf, made), terms))
+        ratios = terms.smallest_ratio, terms.largest_ratio
+        if made is not None:  # ratios begin at 1, so 1 is never an extreme
+            ratios = jax.tree.map(lambda leaf: jnp.where(made[:, None], leaf, 1.0), ratios)
         metrics = {
             "train/policy_loss": means.policy,
             "train/value_loss": means.value,
-            "train/entropy": means.entropy,
+            **diagnostics.of_entropy(learner, means.entropy),
             "train/approx_kl": means.approx_kl,
+            "train/log_ratio_kl": means.log_ratio_kl,
             "train/clip_fraction": means.clipped,
-            "train/grad_norm": norms.mean(),
-            "train/explained_variance": explained_variance(values, prepared.target, across),
-            "train/learning_rate": jnp.float32(now.learning_rate),
+            "train/ratio_min": across.min(ratios[0].min()),
+            "train/ratio_max": across.max(ratios[1].max()),
         }
-        return Learner(parameters, optimiser, statistics, learner.updates + 1), metrics
+        if made is not None:
+            metrics["train/epochs"] = made.sum().astype(jnp.float32)
+        if self.clip_range_schedule != "constant" or self.clip_range_warmup is not None:
+            metrics["train/clip_range"] = jnp.float32(self.clip_range)
+        return metrics
 
-    def gradient(self, parameters: Flat, minibatch: Sample) -> tuple[Array, Terms]:
-        """The flat gradient of a minibatch's mean loss, and the means of its terms."""
-
-        def mean_loss(network: ActorCritic) -> tuple[Array, Terms]:
-            terms = jax.vmap(self.terms, in_axes=(None, 0))(network, minibatch)
-            means = jax.tree.map(jnp.mean, terms)
-            return self.weighed(means), means
-
-        # By array and then joined: differentiating through the flat vector itself would pad
-        # and add a whole vector for each array of the network.
-        gradient, means = jax.grad(mean_loss, has_aux=True)(parameters.network())
-        return joined(gradient), means
-
-    def at(self, updates: Array) -> "PPO":
-        """This PPO with its scheduled numbers as they are after ``updates`` updates."""
-        progress = updates.astype(jnp.float32) / self.total_updates
-        rate = scheduled(self.learning_rate, self.learning_rate_schedule, progress)
-        return dataclasses.replace(self, learning_rate=rate)
-
-    def _adam(self) -> Adam:
-        return Adam(
-            self.learning_rate,
-            self.adam_beta1,
-            self.adam_beta2,
-            self.adam_epsilon,
-            self.max_grad_norm,
-        )
+    def _normalised(self, minibatches: Sample, across: Across) -> Sample:
+        """Minibatches [minibatches, size, ...] with advantages normalised within each."""
+        if self.advantage_normalization != "minibatch":
+            return minibatches
+        axes = tuple(range(1, minibatches.advantage.ndim))
+        return onpolicy.shifted_and_scaled(minibatches, axes, across)
 
 
-def _normalised(statistics: Running | None, obs: Observation) -> Observation:
-    return obs if statistics is None else statistics.normalize(obs)
-
-
-def explained_variance(values: Array, targets: Array, across: Across = ALONE) -> Array:
-    """1 − Var(target − value) / Var(target): 1 is a perfect critic, 0 is one that knows nothing."""
-    errors = targets - values
-    means = across.mean(jnp.stack([errors.mean(), targets.mean()]))
-    squares = jnp.stack([((errors - means[0]) ** 2).mean(), ((targets - means[1]) ** 2).mean()])
-    error_variance, variance = across.mean(squares)
-    return jnp.where(variance > 0, 1.0 - error_variance / jnp.maximum(variance, 1e-12), 0.0)
-
-
-# Floats are leaves of the pytree, which may be traced and mapped; all else gives shapes or code.
-_FLOATS = [f.name for f in dataclasses.fields(PPO) if f.type is float]
-_OTHERS = [f.name for f in dataclasses.fields(PPO) if f.type is not float]
-jax.tree_util.register_dataclass(PPO, data_fields=_FLOATS, meta_fields=_OTHERS)
+def adapted(rate: Array, kl: Array, wanted: Array | float | None) -> Array:
+    """An adaptive learning rate's multiple after an update with that KL divergence."""
+    assert wanted is not None
+    factor = jnp.where(kl > 2.0 * wanted, 1.0 / RATE_FACTOR, 1.0)
+    factor = jnp.where(kl < 0.5 * wanted, RATE_FACTOR, factor)
+    return (rate * factor).clip(1.0 / LARGEST_RATE_CHANGE, LARGEST_RATE_CHANGE)

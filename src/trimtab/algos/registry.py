@@ -3,7 +3,11 @@
 import importlib
 from typing import Any
 
-_HOMES = {"ppo": ("trimtab.algos.ppo", "PPO")}
+_HOMES = {
+    "ppo": ("trimtab.algos.ppo", "PPO"),
+    "a2c": ("trimtab.algos.a2c", "A2C"),
+    "reinforce": ("trimtab.algos.reinforce", "REINFORCE"),
+}
 
 
 def algorithm_class(name: str) -> Any:

@@ -5,10 +5,12 @@ place of a dozen: 1.2 times as fast for a 64×64 actor and critic, and nothing t
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from trimtab.nets.module import module, static
@@ -45,6 +47,11 @@ class Flat:
             jax.tree_util.keystr(path, simple=True, separator="/"): shapes[slot]
             for path, slot in paths
         }
+
+    def mask(self, wanted: Callable[[str, tuple[int, ...]], bool]) -> np.ndarray:
+        """Which parameters belong to arrays whose path and shape are wanted; [parameters]."""
+        parts = [np.full(math.prod(s), wanted(path, s)) for path, s in self.shapes().items()]
+        return np.concatenate(parts)
 
 
 def joined(network: Any) -> Array:

@@ -5,6 +5,7 @@ call, in place of a key: measured faster for few lanes, and the stream is then t
 collector.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -76,6 +77,11 @@ def distribution(space: Space, outputs: Array, log_std: Array | None) -> Distrib
     assert log_std is not None
     assert isinstance(space, Box)
     return DiagonalGaussian(outputs.reshape(space.shape), log_std)
+
+
+def largest_entropy(space: Space) -> float | None:
+    """The entropy of the most random policy; None where there is no largest."""
+    return math.log(space.n) if isinstance(space, Discrete) and space.n > 1 else None
 
 
 def sampling_noise(space: Space, key: Array, num_steps: int) -> Array:

@@ -47,3 +47,22 @@ def advantages_of_lanes(
     """``generalized_advantages`` for [T, N] arrays, lane by lane."""
     per_lane = jax.vmap(generalized_advantages, in_axes=(1, 1, 1, 1, 1, None, None), out_axes=1)
     return per_lane(rewards, values, next_values, terminated, truncated, discount, trace)
+
+
+def discounted_so_far(
+    rewards: Array, ended: Array, before: Array, discount: Array | float
+) -> Array:
+    """The discounted return of each lane's episode so far; [T, N], with ``before`` [N].
+
+        R_t = γ R_{t−1} (1 − ended_{t−1}) + r_t
+
+    The deviation of these is what rewards are scaled by: it is that of value targets, but needs no
+    critic.
+    """
+
+    def forwards(so_far: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        reward, end = now
+        so_far = discount * so_far + reward
+        return jnp.where(end, 0.0, so_far), so_far
+
+    return lax.scan(forwards, before, (rewards, ended))[1]

@@ -37,6 +37,11 @@ class Running(NamedTuple):
             self.squares + squares + delta**2 * (self.count * fresh / count),
         )
 
+    def aged(self, limit: int) -> "Running":
+        """With no more weight than ``limit`` items have: what is newer then counts for more."""
+        factor = jnp.minimum(1.0, limit / jnp.maximum(self.count, 1.0))
+        return Running(self.count * factor, self.mean, self.squares * factor)
+
     @property
     def deviation(self) -> Array:
         """Standard deviation; 1 before anything was seen and for features that never change."""
@@ -46,4 +51,12 @@ class Running(NamedTuple):
 
     def normalize(self, item: Array, limit: float = 10.0) -> Array:
         """``(item − mean) / deviation``, clipped to ±limit."""
-        return ((item - self.mean) / self.deviation).clip(-limit, limit)
+        return self.standardised(item).clip(-limit, limit)
+
+    def standardised(self, item: Array) -> Array:
+        """``(item − mean) / deviation``, unclipped."""
+        return (item - self.mean) / self.deviation
+
+    def restored(self, item: Array) -> Array:
+        """``mean + deviation · item``: what ``item`` was before it was standardised."""
+        return self.mean + self.deviation * item

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.algos.ppo import PPO, Sample, explained_variance
+from trimtab.algos.diagnostics import explained_variance
+from trimtab.algos.ppo import PPO, Sample
 from trimtab.errors import SettingError, UnsupportedSpaceError
 from trimtab.spaces import Box, Discrete, EnvSpec
 from trimtab.types import Rollout

@@ -85,9 +85,9 @@ def test_values(arguments: str, name: str, value: object) -> None:
 
 
 def test_underscores_are_hyphens() -> None:
-    values = parse(TRAIN, ["CartPole-v1", "--learning_rate", "0.1", "--no_normalize_advantages"])
+    values = parse(TRAIN, ["CartPole-v1", "--learning_rate", "0.1", "--no_normalize_observations"])
     assert values["learning_rate"] == 0.1
-    assert values["normalize_advantages"] is False
+    assert values["normalize_observations"] is False
 
 
 def test_a_list_ends_where_the_positional_argument_begins() -> None:

@@ -1,0 +1,321 @@
+"""What PPO, A2C and REINFORCE have in common, as functions.
+
+An algorithm names some of them in its body (``act = onpolicy.act``): they are then its methods, and
+their first argument is the algorithm. There is no base class with behaviour.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from trimtab.algos.schedules import Schedule
+from trimtab.algos.sgd import Adam, Descent
+from trimtab.errors import SettingError
+from trimtab.nets.actor_critic import ActorCritic
+from trimtab.nets.flat import Flat
+from trimtab.nets.heads import check_action_space, sampling_noise
+from trimtab.ops.across import Across
+from trimtab.ops.returns import advantages_of_lanes, discounted_so_far
+from trimtab.ops.rows import evaluate_where
+from trimtab.ops.running import Running
+from trimtab.spaces import Box, EnvSpec
+from trimtab.types import Action, Memory, Observation, Rollout
+
+Class = TypeVar("Class", bound=type)
+Tree = TypeVar("Tree")
+
+# Statistics of value targets forget what is older than this many rollouts: targets grow while the
+# policy learns.
+REMEMBERED_ROLLOUTS = 20
+
+# What may change over a run, and how the settings of its schedule begin.
+SCHEDULED = {
+    "learning_rate": "learning_rate",
+    "entropy_coefficient": "entropy",
+    "clip_range": "clip_range",
+}
+
+
+class Actor(NamedTuple):
+    """The little that is needed to act."""
+
+    network: ActorCritic
+    observations: Running | None
+
+
+class Learner(NamedTuple):
+    """Everything that learning changes. What no setting asks for is None."""
+
+    parameters: Flat
+    optimiser: Any
+    observations: Running | None  # with which observations are normalised
+    updates: Array
+    rewards: Running | None = None  # of discounted returns, by whose deviation rewards are divided
+    targets: Running | None = None  # of value targets, with which the critic's are normalised
+    rate: Array | None = None  # what an adaptive learning rate has become, over the one given
+
+
+class LaneMemory(NamedTuple):
+    """What a lane remembers between steps; None where nothing is."""
+
+    discounted: Array | None = None  # the discounted return of the episode so far
+
+
+class Sample(NamedTuple):
+    """One transition as a loss sees it. What no setting asks for is None."""
+
+    obs: Observation  # normalised
+    action: Action
+    log_prob: Array  # of the action under the policy that acted
+    advantage: Array
+    target: Array  # for the critic, in its units
+    value: Array | None = None  # what the critic said before the update, to clip by
+    weight: Array | None = None  # of the sample in means; 1 on the average
+
+
+def numbers_are_leaves(cls: Class) -> Class:
+    """Register an algorithm as a pytree: its floats are leaves, which may be traced and mapped.
+
+    All else gives shapes or code, and is static. A number that is none is no leaf: whether a
+    setting is on may be asked while the program is traced.
+    """
+    fields = dataclasses.fields(cls)
+    leaves = [field.name for field in fields if field.type in (float, float | None)]
+    static = [field.name for field in fields if field.name not in leaves]
+    jax.tree_util.register_dataclass(cls, data_fields=leaves, meta_fields=static)
+    return cls
+
+
+# -------------------------------------------------------------------- methods of every algorithm
+
+
+def init(algorithm: Any, key: Array, spec: EnvSpec) -> Learner:
+    """A new learner for an environment."""
+    check_action_space(spec.action, spec.id)
+    if algorithm.normalize_observations and not isinstance(spec.observation, Box):
+        raise SettingError(
+            f"normalize_observations has no effect on {spec.id}, whose observations are "
+            f"{spec.observation}: leave it off."
+        )
+    network = ActorCritic.make(
+        key,
+        spec,
+        algorithm.hidden_sizes,
+        algorithm.activation,
+        algorithm.initial_log_std,
+        with_critic=getattr(algorithm, "baseline", "learned") == "learned",
+    )
+    parameters = Flat.of(network)
+    normalised = algorithm.normalize_observations
+    shown = spec.observation
+    return Learner(
+        parameters,
+        algorithm.optimiser_of(parameters).init(parameters),
+        Running.zeros(shown.shape) if normalised and isinstance(shown, Box) else None,
+        jnp.int32(0),
+        rewards=Running.zeros(()) if algorithm.normalize_rewards else None,
+        targets=Running.zeros(()) if algorithm.value_normalization != "off" else None,
+        rate=jnp.float32(1.0) if getattr(algorithm, "adaptive_kl", None) is not None else None,
+    )
+
+
+def actor(algorithm: Any, learner: Learner) -> Actor:
+    return Actor(learner.parameters.network(), learner.observations)
+
+
+def noise(algorithm: Any, actor: Actor, key: Array, num_steps: int) -> Array:
+    """One lane's random numbers for ``num_steps`` actions."""
+    return sampling_noise(actor.network.action_space, key, num_steps)
+
+
+def first_memory(algorithm: Any, actor: Actor) -> LaneMemory:
+    """What a lane remembers at the beginning of an episode."""
+    return LaneMemory(discounted=jnp.float32(0.0) if algorithm.normalize_rewards else None)
+
+
+def act(
+    algorithm: Any, actor: Actor, memory: LaneMemory, obs: Observation, noise: Array
+) -> tuple[Action, dict[str, Array], Memory]:
+    """Sample an action for one lane."""
+    policy = actor.network.policy(normalised(actor.observations, obs))
+    action = policy.sample(noise)
+    return action, {"log_prob": policy.log_prob(action)}, memory
+
+
+def best_action(
+    algorithm: Any, actor: Actor, memory: LaneMemory, obs: Observation
+) -> tuple[Action, Memory]:
+    """The policy's most likely action for one lane."""
+    return actor.network.policy(normalised(actor.observations, obs)).mode(), memory
+
+
+def after_step(
+    algorithm: Any, actor: Actor, memory: LaneMemory, reward: Array, ended: Array
+) -> Memory:
+    """The memory once the environment has answered; a new one where the episode ended."""
+    if memory.discounted is None:
+        return memory
+    discounted = discount(algorithm) * memory.discounted + reward
+    return memory._replace(discounted=jnp.where(ended, 0.0, discounted))
+
+
+def at(algorithm: Any, updates: Array) -> Any:
+    """The algorithm with its scheduled numbers as they are after ``updates`` updates."""
+    changes = {}
+    for name, prefix in SCHEDULED.items():
+        if hasattr(algorithm, name):
+            schedule = Schedule(
+                getattr(algorithm, f"{prefix}_schedule"),
+                getattr(algorithm, f"{prefix}_warmup"),
+                getattr(algorithm, f"{prefix}_decay_start"),
+            )
+            now = schedule.at(getattr(algorithm, name), updates, algorithm.total_updates)
+            changes[name] = now
+    return dataclasses.replace(algorithm, **changes)
+
+
+def loss(algorithm: Any, network: ActorCritic, sample: Sample) -> Array:
+    """One sample's loss; ``vmap(grad(loss))`` gives gradients per sample."""
+    return algorithm.weighed(algorithm.terms(network, sample))
+
+
+# ------------------------------------------------------------------------------- shared pieces
+
+
+def discount(algorithm: Any) -> Array | float:
+    """γ, however it was given."""
+    return algorithm.gamma if algorithm.horizon is None else 1.0 - 1.0 / algorithm.horizon
+
+
+def descent(algorithm: Any, multiples: Array | None = None) -> Descent:
+    return Descent(
+        algorithm.learning_rate, algorithm.max_grad_norm, algorithm.weight_decay, multiples
+    )
+
+
+def adam(algorithm: Any, multiples: Array | None = None) -> Adam:
+    return Adam(
+        descent(algorithm, multiples),
+        algorithm.adam_beta1,
+        algorithm.adam_beta2,
+        algorithm.adam_epsilon,
+    )
+
+
+def normalised(statistics: Running | None, obs: Observation) -> Observation:
+    return obs if statistics is None else statistics.normalize(obs)
+
+
+def rows(tree: Tree) -> Tree:
+    """Leaves [T, N, ...] as [T·N, ...]."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
+
+
+def estimated(
+    algorithm: Any, learner: Learner, rollout: Rollout, trace: Array | float
+) -> tuple[Sample, Array]:
+    """A rollout as samples with advantages and targets, [T, N, ...]; also the critic's values.
+
+    Rewards, and the targets and values of a critic that learns normalised ones, are scaled by the
+    statistics of the rollouts before this one.
+    """
+    network = learner.parameters.network()
+
+    def value_of(obs: Observation) -> Array:
+        return jax.vmap(network.value)(normalised(learner.observations, obs))
+
+    steps, lanes = rollout.reward.shape
+    flat = rows(rollout._replace(memory=()))
+    critic = value_of(flat.obs).reshape(steps, lanes)
+    last = jax.tree.map(lambda leaf: leaf[-1], rollout.next_obs)
+    # One step later in the same lane is the successor, unless the episode was truncated there.
+    later = jnp.concatenate([critic[1:], value_of(last)[None]])
+    next_critic = evaluate_where(
+        flat.truncated & ~flat.terminated, value_of, flat.next_obs, later.reshape(-1)
+    ).reshape(steps, lanes)
+    restore = (lambda one: one) if learner.targets is None else learner.targets.restored
+    values = restore(critic)
+    advantages = advantages_of_lanes(
+        scaled_rewards(algorithm, learner, rollout.reward),
+        values,
+        restore(next_critic),
+        rollout.terminated,
+        rollout.truncated,
+        discount(algorithm),
+        trace,
+    )
+    targets = advantages + values
+    sample = Sample(
+        obs=normalised(learner.observations, rollout.obs),
+        action=rollout.action,
+        log_prob=rollout.extras["log_prob"],
+        advantage=advantages,
+        target=targets if learner.targets is None else learner.targets.standardised(targets),
+    )
+    return sample, critic
+
+
+def scaled_rewards(algorithm: Any, learner: Learner, rewards: Array) -> Array:
+    """clip(scale · r / σ), as far as each is asked for; nothing is subtracted."""
+    if learner.rewards is not None:
+        rewards = rewards / learner.rewards.deviation
+    if algorithm.reward_scale is not None:
+        rewards = rewards * algorithm.reward_scale
+    if algorithm.reward_clip is not None:
+        rewards = rewards.clip(-algorithm.reward_clip, algorithm.reward_clip)
+    return rewards
+
+
+def shifted_and_scaled(samples: Sample, axes: tuple[int, ...], across: Across) -> Sample:
+    """Samples with advantages (A − mean) / (deviation + 10⁻⁸) over these axes and all devices."""
+
+    def mean(each: Array) -> Array:
+        weighted = each if samples.weight is None else each * samples.weight
+        return across.mean(weighted.mean(axis=axes, keepdims=True))
+
+    centred = samples.advantage - mean(samples.advantage)
+    return samples._replace(advantage=centred / (jnp.sqrt(mean(centred**2)) + 1e-8))
+
+
+def over_batch(algorithm: Any, samples: Sample, across: Across) -> Sample:
+    """With advantages normalised over the whole rollout, if that is asked for."""
+    if algorithm.advantage_normalization != "batch":
+        return samples
+    return shifted_and_scaled(samples, tuple(range(samples.advantage.ndim)), across)
+
+
+def with_statistics(
+    algorithm: Any, learner: Learner, rollout: Rollout, targets: Array, across: Across
+) -> Learner:
+    """The learner after a rollout: its statistics know of it, and one more update is counted.
+
+    This comes after the gradient steps. Observations are then normalised as they were when the
+    actions were chosen, and the policy ratio begins at 1. ``targets`` are the samples'.
+    """
+    parameters, _, observations, updates, rewards, statistics, _ = learner
+    if observations is not None:
+        observations = observations.merge(rows(rollout.obs), across)
+    if rewards is not None:
+        ended = rollout.terminated | rollout.truncated
+        returns = discounted_so_far(
+            rollout.reward, ended, rollout.memory.discounted, discount(algorithm)
+        )
+        rewards = rewards.merge(returns.reshape(-1), across)
+    if statistics is not None:
+        size = targets.size * across.devices
+        fresh = statistics.aged((REMEMBERED_ROLLOUTS - 1) * size).merge(
+            statistics.restored(targets).reshape(-1), across
+        )
+        if algorithm.value_normalization == "popart":
+            parameters = Flat.of(parameters.network().rescaled(statistics, fresh))
+        statistics = fresh
+    return learner._replace(
+        parameters=parameters,
+        observations=observations,
+        updates=updates + 1,
+        rewards=rewards,
+        targets=statistics,
+    )
