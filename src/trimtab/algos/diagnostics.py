@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from trimtab.algos.observations import LIMIT, normalised_parts
 from trimtab.algos.onpolicy import Learner, Sample
 from trimtab.algos.sgd import mean_of_made
 from trimtab.nets.heads import largest_entropy
@@ -107,15 +108,15 @@ def of_actions(learner: Learner, actions: Array, across: Across = ALONE) -> Metr
 
 def of_observations(learner: Learner, samples: Sample, across: Across = ALONE) -> Metrics:
     """The extremes of the normaliser: its deviations, and the share of features that it clipped."""
-    statistics = learner.observations
-    if statistics is None:
+    parts = normalised_parts(learner.observations, samples.obs)
+    if not parts:
         return {}
-    deviation = statistics.deviation
-    clipped = (jnp.abs(samples.obs) >= 10.0).mean()
+    clipped = jnp.stack([(jnp.abs(part) >= LIMIT).mean() for _, part in parts])
+    deviations = jnp.concatenate([statistics.deviation.ravel() for statistics, _ in parts])
     return {
-        "train/obs_clipped": across.mean(clipped),
-        "train/obs_std_min": deviation.min(),
-        "train/obs_std_max": deviation.max(),
+        "train/obs_clipped": across.mean(clipped.mean()),
+        "train/obs_std_min": deviations.min(),
+        "train/obs_std_max": deviations.max(),
     }
 
 

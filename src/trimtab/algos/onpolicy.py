@@ -11,21 +11,22 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from trimtab.algos.fitness import check_environment
+from trimtab.algos.observations import merged, normalised, statistics_of
 from trimtab.algos.schedules import Schedule
+from trimtab.algos.sequences import starts_of, units, unrolled
 from trimtab.algos.sgd import Adam, Descent
-from trimtab.errors import SettingError
-from trimtab.nets.actor_critic import ActorCritic
+from trimtab.nets.actor_critic import ActorCritic, Design
 from trimtab.nets.flat import Flat
-from trimtab.nets.heads import check_action_space, sampling_noise
+from trimtab.nets.heads import sampling_noise
 from trimtab.ops.across import Across
 from trimtab.ops.returns import advantages_of_lanes, discounted_so_far
 from trimtab.ops.rows import evaluate_where
 from trimtab.ops.running import Running
-from trimtab.spaces import Box, EnvSpec
+from trimtab.spaces import EnvSpec
 from trimtab.types import Action, Memory, Observation, Rollout
 
 Class = TypeVar("Class", bound=type)
-Tree = TypeVar("Tree")
 
 # Statistics of value targets forget what is older than this many rollouts: targets grow while the
 # policy learns.
@@ -43,7 +44,7 @@ class Actor(NamedTuple):
     """The little that is needed to act."""
 
     network: ActorCritic
-    observations: Running | None
+    observations: Any
 
 
 class Learner(NamedTuple):
@@ -51,7 +52,7 @@ class Learner(NamedTuple):
 
     parameters: Flat
     optimiser: Any
-    observations: Running | None  # with which observations are normalised
+    observations: Any  # statistics with which observations are normalised
     updates: Array
     rewards: Running | None = None  # of discounted returns, by whose deviation rewards are divided
     targets: Running | None = None  # of value targets, with which the critic's are normalised
@@ -61,6 +62,7 @@ class Learner(NamedTuple):
 class LaneMemory(NamedTuple):
     """What a lane remembers between steps; None where nothing is."""
 
+    hidden: Array | None = None  # of a recurrent policy
     discounted: Array | None = None  # the discounted return of the episode so far
 
 
@@ -74,6 +76,8 @@ class Sample(NamedTuple):
     target: Array  # for the critic, in its units
     value: Array | None = None  # what the critic said before the update, to clip by
     weight: Array | None = None  # of the sample in means; 1 on the average
+    hidden: Array | None = None  # of a recurrent policy, before this step
+    starts: Array | None = None  # whether an episode begins here, other than at the rollout's start
 
 
 def numbers_are_leaves(cls: Class) -> Class:
@@ -94,31 +98,17 @@ def numbers_are_leaves(cls: Class) -> Class:
 
 def init(algorithm: Any, key: Array, spec: EnvSpec) -> Learner:
     """A new learner for an environment."""
-    check_action_space(spec.action, spec.id)
-    if algorithm.normalize_observations and not isinstance(spec.observation, Box):
-        raise SettingError(
-            f"normalize_observations has no effect on {spec.id}, whose observations are "
-            f"{spec.observation}: leave it off."
-        )
-    network = ActorCritic.make(
-        key,
-        spec,
-        algorithm.hidden_sizes,
-        algorithm.activation,
-        algorithm.initial_log_std,
-        with_critic=getattr(algorithm, "baseline", "learned") == "learned",
-    )
-    parameters = Flat.of(network)
-    normalised = algorithm.normalize_observations
-    shown = spec.observation
+    check_environment(algorithm, spec)
+    parameters = Flat.of(ActorCritic.make(key, spec, design_of(algorithm)))
+    adaptive = getattr(algorithm, "adaptive_kl", None) is not None
     return Learner(
         parameters,
         algorithm.optimiser_of(parameters).init(parameters),
-        Running.zeros(shown.shape) if normalised and isinstance(shown, Box) else None,
+        statistics_of(algorithm, spec),
         jnp.int32(0),
         rewards=Running.zeros(()) if algorithm.normalize_rewards else None,
         targets=Running.zeros(()) if algorithm.value_normalization != "off" else None,
-        rate=jnp.float32(1.0) if getattr(algorithm, "adaptive_kl", None) is not None else None,
+        rate=jnp.float32(1.0) if adaptive else None,
     )
 
 
@@ -133,33 +123,48 @@ def noise(algorithm: Any, actor: Actor, key: Array, num_steps: int) -> Array:
 
 def first_memory(algorithm: Any, actor: Actor) -> LaneMemory:
     """What a lane remembers at the beginning of an episode."""
-    return LaneMemory(discounted=jnp.float32(0.0) if algorithm.normalize_rewards else None)
+    gru = actor.network.gru
+    return LaneMemory(
+        hidden=None if gru is None else jnp.zeros(gru.units),
+        discounted=jnp.float32(0.0) if algorithm.normalize_rewards else None,
+    )
 
 
 def act(
     algorithm: Any, actor: Actor, memory: LaneMemory, obs: Observation, noise: Array
 ) -> tuple[Action, dict[str, Array], Memory]:
     """Sample an action for one lane."""
-    policy = actor.network.policy(normalised(actor.observations, obs))
+    seen = normalised(actor.observations, obs)
+    policy = actor.network.policy(seen, memory.hidden)
     action = policy.sample(noise)
-    return action, {"log_prob": policy.log_prob(action)}, memory
+    return action, {"log_prob": policy.log_prob(action)}, _remembering(actor, memory, seen)
 
 
 def best_action(
     algorithm: Any, actor: Actor, memory: LaneMemory, obs: Observation
 ) -> tuple[Action, Memory]:
     """The policy's most likely action for one lane."""
-    return actor.network.policy(normalised(actor.observations, obs)).mode(), memory
+    seen = normalised(actor.observations, obs)
+    action = actor.network.policy(seen, memory.hidden).mode()
+    return action, _remembering(actor, memory, seen)
+
+
+def _remembering(actor: Actor, memory: LaneMemory, seen: Observation) -> LaneMemory:
+    if memory.hidden is None:
+        return memory
+    return memory._replace(hidden=actor.network.remember(seen, memory.hidden))
 
 
 def after_step(
     algorithm: Any, actor: Actor, memory: LaneMemory, reward: Array, ended: Array
 ) -> Memory:
     """The memory once the environment has answered; a new one where the episode ended."""
-    if memory.discounted is None:
-        return memory
-    discounted = discount(algorithm) * memory.discounted + reward
-    return memory._replace(discounted=jnp.where(ended, 0.0, discounted))
+    hidden, discounted = memory
+    if hidden is not None:
+        hidden = jnp.where(ended, 0.0, hidden)
+    if discounted is not None:
+        discounted = jnp.where(ended, 0.0, discount(algorithm) * discounted + reward)
+    return LaneMemory(hidden, discounted)
 
 
 def at(algorithm: Any, updates: Array) -> Any:
@@ -205,13 +210,23 @@ def adam(algorithm: Any, multiples: Array | None = None) -> Adam:
     )
 
 
-def normalised(statistics: Running | None, obs: Observation) -> Observation:
-    return obs if statistics is None else statistics.normalize(obs)
-
-
-def rows(tree: Tree) -> Tree:
-    """Leaves [T, N, ...] as [T·N, ...]."""
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
+def design_of(algorithm: Any) -> Design:
+    """The networks that the settings ask for."""
+    return Design(
+        hidden_sizes=algorithm.hidden_sizes,
+        activation=algorithm.activation,
+        shared=algorithm.trunk == "shared",
+        gru_units=algorithm.gru_units,
+        hidden_gain=algorithm.hidden_gain,
+        policy_gain=algorithm.policy_gain,
+        value_gain=algorithm.value_gain,
+        initial_log_std=algorithm.initial_log_std,
+        state_dependent_std=algorithm.state_dependent_std,
+        squashed=algorithm.action_distribution == "tanh",
+        actor_keys=algorithm.actor_keys,
+        critic_keys=algorithm.critic_keys,
+        critic=getattr(algorithm, "baseline", "learned") == "learned",
+    )
 
 
 def estimated(
@@ -223,19 +238,27 @@ def estimated(
     statistics of the rollouts before this one.
     """
     network = learner.parameters.network()
+    obs = normalised(learner.observations, rollout.obs)
+    hidden, starts, later_hidden = hidden_states(network, obs, rollout)
 
-    def value_of(obs: Observation) -> Array:
-        return jax.vmap(network.value)(normalised(learner.observations, obs))
+    def value_of(seen: tuple[Observation, Array | None]) -> Array:
+        return jax.vmap(network.value)(*seen)
 
-    steps, lanes = rollout.reward.shape
-    flat = rows(rollout._replace(memory=()))
-    critic = value_of(flat.obs).reshape(steps, lanes)
-    last = jax.tree.map(lambda leaf: leaf[-1], rollout.next_obs)
+    def value_of_raw(seen: tuple[Observation, Array | None]) -> Array:
+        return value_of((normalised(learner.observations, seen[0]), seen[1]))
+
+    shape = rollout.reward.shape
+    critic = value_of(units((obs, hidden), recurrent=False)).reshape(shape)
+    successors = (rollout.next_obs, later_hidden)
+    last = jax.tree.map(lambda leaf: leaf[-1], successors)
     # One step later in the same lane is the successor, unless the episode was truncated there.
-    later = jnp.concatenate([critic[1:], value_of(last)[None]])
+    later = jnp.concatenate([critic[1:], value_of_raw(last)[None]])
     next_critic = evaluate_where(
-        flat.truncated & ~flat.terminated, value_of, flat.next_obs, later.reshape(-1)
-    ).reshape(steps, lanes)
+        (rollout.truncated & ~rollout.terminated).reshape(-1),
+        value_of_raw,
+        units(successors, recurrent=False),
+        later.reshape(-1),
+    ).reshape(shape)
     restore = (lambda one: one) if learner.targets is None else learner.targets.restored
     values = restore(critic)
     advantages = advantages_of_lanes(
@@ -249,13 +272,30 @@ def estimated(
     )
     targets = advantages + values
     sample = Sample(
-        obs=normalised(learner.observations, rollout.obs),
+        obs=obs,
         action=rollout.action,
         log_prob=rollout.extras["log_prob"],
         advantage=advantages,
         target=targets if learner.targets is None else learner.targets.standardised(targets),
+        hidden=hidden,
+        starts=starts,
     )
     return sample, critic
+
+
+def hidden_states(
+    network: ActorCritic, obs: Observation, rollout: Rollout
+) -> tuple[Array | None, Array | None, Array | None]:
+    """Of a recurrent policy: hidden states before each step, episode starts, states after; [T, N].
+
+    Those before are the ones with which the lanes acted.
+    """
+    if network.gru is None:
+        return None, None, None
+    starts = starts_of(rollout.terminated | rollout.truncated)
+    along_lanes = jax.vmap(unrolled, in_axes=(None, 1, 0, 1), out_axes=1)
+    before, after = along_lanes(network, obs, rollout.memory.hidden, starts)
+    return before, starts, after
 
 
 def scaled_rewards(algorithm: Any, learner: Learner, rewards: Array) -> Array:
@@ -269,6 +309,17 @@ def scaled_rewards(algorithm: Any, learner: Learner, rewards: Array) -> Array:
     return rewards
 
 
+def samples_of(algorithm: Any, prepared: Sample, across: Across) -> Sample:
+    """What gradient steps use: transitions [B, ...], or lanes [N, T, ...] of a recurrent policy.
+
+    Advantages are normalised here if they are to be over the whole rollout.
+    """
+    samples = units(prepared, recurrent=prepared.hidden is not None)
+    if algorithm.advantage_normalization != "batch":
+        return samples
+    return shifted_and_scaled(samples, tuple(range(samples.advantage.ndim)), across)
+
+
 def shifted_and_scaled(samples: Sample, axes: tuple[int, ...], across: Across) -> Sample:
     """Samples with advantages (A − mean) / (deviation + 10⁻⁸) over these axes and all devices."""
 
@@ -280,13 +331,6 @@ def shifted_and_scaled(samples: Sample, axes: tuple[int, ...], across: Across) -
     return samples._replace(advantage=centred / (jnp.sqrt(mean(centred**2)) + 1e-8))
 
 
-def over_batch(algorithm: Any, samples: Sample, across: Across) -> Sample:
-    """With advantages normalised over the whole rollout, if that is asked for."""
-    if algorithm.advantage_normalization != "batch":
-        return samples
-    return shifted_and_scaled(samples, tuple(range(samples.advantage.ndim)), across)
-
-
 def with_statistics(
     algorithm: Any, learner: Learner, rollout: Rollout, targets: Array, across: Across
 ) -> Learner:
@@ -295,9 +339,7 @@ def with_statistics(
     This comes after the gradient steps. Observations are then normalised as they were when the
     actions were chosen, and the policy ratio begins at 1. ``targets`` are the samples'.
     """
-    parameters, _, observations, updates, rewards, statistics, _ = learner
-    if observations is not None:
-        observations = observations.merge(rows(rollout.obs), across)
+    parameters, rewards, statistics = learner.parameters, learner.rewards, learner.targets
     if rewards is not None:
         ended = rollout.terminated | rollout.truncated
         returns = discounted_so_far(
@@ -305,17 +347,16 @@ def with_statistics(
         )
         rewards = rewards.merge(returns.reshape(-1), across)
     if statistics is not None:
-        size = targets.size * across.devices
-        fresh = statistics.aged((REMEMBERED_ROLLOUTS - 1) * size).merge(
-            statistics.restored(targets).reshape(-1), across
-        )
+        older = (REMEMBERED_ROLLOUTS - 1) * targets.size * across.devices
+        seen = statistics.restored(targets).reshape(-1)
+        fresh = statistics.aged(older).merge(seen, across)
         if algorithm.value_normalization == "popart":
             parameters = Flat.of(parameters.network().rescaled(statistics, fresh))
         statistics = fresh
     return learner._replace(
         parameters=parameters,
-        observations=observations,
-        updates=updates + 1,
+        observations=merged(learner.observations, units(rollout.obs, recurrent=False), across),
+        updates=learner.updates + 1,
         rewards=rewards,
         targets=statistics,
     )

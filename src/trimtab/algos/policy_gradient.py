@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from trimtab.algos import diagnostics, onpolicy
 from trimtab.algos.onpolicy import Learner, Sample
-from trimtab.algos.sgd import mean_gradient
+from trimtab.algos.sequences import gradient_of
 from trimtab.nets.actor_critic import ActorCritic
 from trimtab.nets.flat import Flat
 from trimtab.ops.across import ALONE, Across
@@ -35,10 +35,10 @@ def terms(algorithm: Any, network: ActorCritic, sample: Sample) -> Terms:
     policy = −log π(a|s) A
     value  = ½ (V(s) − target)²,  0 without a critic
     """
-    policy = network.policy(sample.obs)
+    policy = network.policy(sample.obs, sample.hidden)
     value = jnp.zeros(())
     if network.critic is not None:
-        value = 0.5 * (network.value(sample.obs) - sample.target) ** 2
+        value = 0.5 * (network.value(sample.obs, sample.hidden) - sample.target) ** 2
     parts = Terms(
         policy=-policy.log_prob(sample.action) * sample.advantage,
         value=value,
@@ -60,7 +60,7 @@ def weighed(algorithm: Any, terms: Terms) -> Array:
 
 def gradient(algorithm: Any, parameters: Flat, minibatch: Sample) -> tuple[Array, Terms]:
     """The flat gradient of a minibatch's mean loss, and the means of its terms."""
-    return mean_gradient(algorithm.terms, algorithm.weighed, parameters, minibatch, Terms.mean)
+    return gradient_of(algorithm, parameters, minibatch, Terms.mean)
 
 
 def update(
@@ -71,7 +71,7 @@ def update(
     now = algorithm.at(learner.updates)
     optimiser = now.optimiser_of(learner.parameters)
     prepared, values = now.prepare(learner, rollout, across)
-    samples = onpolicy.over_batch(now, onpolicy.rows(prepared), across)
+    samples = onpolicy.samples_of(now, prepared, across)
 
     def one_step(state: Any, _: None) -> tuple[Any, tuple[Terms, Array]]:
         parameters, moments = state

@@ -15,8 +15,9 @@ from jax import Array, lax
 
 from trimtab.algos import diagnostics, onpolicy
 from trimtab.algos.onpolicy import Learner, Sample
+from trimtab.algos.sequences import gradient_of
 from trimtab.algos.settings import PPOSettings
-from trimtab.algos.sgd import Adam, epoch, mean_gradient, mean_of_made, scan_until
+from trimtab.algos.sgd import Adam, epoch, mean_of_made, scan_until
 from trimtab.nets.actor_critic import ActorCritic
 from trimtab.nets.flat import Flat
 from trimtab.ops.across import ALONE, Across
@@ -88,7 +89,7 @@ class PPO(PPOSettings):
         KL(π_old, π) ≈ (r − 1) − log r          (Schulman's k3: unbiased, never negative)
                      ≈ −log r                   (k1: unbiased)
         """
-        policy = network.policy(sample.obs)
+        policy = network.policy(sample.obs, sample.hidden)
         log_ratio = policy.log_prob(sample.action) - sample.log_prob
         ratio = jnp.exp(log_ratio)
         clipped_ratio = jnp.clip(ratio, 1.0 - self.clip_range, 1.0 + self.clip_range)
@@ -96,7 +97,7 @@ class PPO(PPOSettings):
         if self.dual_clip is not None:
             bound = self.dual_clip * sample.advantage
             gain = jnp.where(sample.advantage < 0, jnp.maximum(gain, bound), gain)
-        value = network.value(sample.obs)
+        value = network.value(sample.obs, sample.hidden)
         value_loss = 0.5 * (value - sample.target) ** 2
         if self.value_clip_range is not None and sample.value is not None:
             limit = self.value_clip_range
@@ -123,7 +124,7 @@ class PPO(PPOSettings):
 
     def gradient(self, parameters: Flat, minibatch: Sample) -> tuple[Array, Terms]:
         """The flat gradient of a minibatch's mean loss, and the means of its terms."""
-        return mean_gradient(self.terms, self.weighed, parameters, minibatch, Terms.mean)
+        return gradient_of(self, parameters, minibatch, Terms.mean)
 
     def update(
         self, learner: Learner, rollout: Rollout, key: Array, across: Across = ALONE
@@ -135,22 +136,20 @@ class PPO(PPOSettings):
         optimiser = now.optimiser_of(learner.parameters)
         prepared, values = now.prepare(learner, rollout, across)
 
-        def ready(samples: Sample) -> Sample:
-            return onpolicy.over_batch(now, onpolicy.rows(samples), across)
-
         def one_step(state: Any, minibatch: Sample) -> tuple[Any, tuple[Terms, Array]]:
             parameters, moments = state
             gradient, terms = now.gradient(parameters, minibatch)
             parameters, moments, norm = optimiser.step(parameters, moments, across.mean(gradient))
             return (parameters, moments), (terms, norm)
 
-        once = ready(prepared)
+        once = onpolicy.samples_of(now, prepared, across)
 
         def one_epoch(state: Any, epoch_key: Array) -> tuple[Any, tuple[Terms, Array]]:
             samples = once
             if now.recompute_advantages:
                 newest = learner._replace(parameters=state[0])
-                samples = ready(now.prepare(newest, rollout, across)[0])
+                again, _ = now.prepare(newest, rollout, across)
+                samples = onpolicy.samples_of(now, again, across)
             return epoch(
                 one_step,
                 state,

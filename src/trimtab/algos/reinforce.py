@@ -38,7 +38,7 @@ class REINFORCE(REINFORCESettings):
     def optimiser_of(self, parameters: Flat) -> Adam:
         if self.baseline == "none":
             return onpolicy.adam(self)
-        critic = parameters.mask(lambda path, _: path.startswith("critic/"))
+        critic = parameters.mask(lambda path, _: path.startswith("critic"))
         return onpolicy.adam(self, jnp.where(critic, self.baseline_rate, 1.0))
 
     def prepare(

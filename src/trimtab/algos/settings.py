@@ -103,8 +103,39 @@ class OnPolicySettings:
     activation: Literal["tanh", "relu", "elu", "silu"] = setting(
         "tanh", "nonlinearity of the hidden layers"
     )
+    trunk: Literal["separate", "shared"] = setting(
+        "separate", "whether actor and critic have hidden layers of their own or the same"
+    )
+    gru_units: int | None = setting(
+        None, "size of a recurrent memory (GRU); none: the policy has no memory", at_least=1
+    )
+    hidden_gain: float = setting(
+        2**0.5, "gain of the orthogonal first weights of hidden layers", above=0, at_most=100
+    )
+    policy_gain: float = setting(
+        0.01,
+        "gain of the policy's last layer: small, so that it begins random",
+        above=0,
+        at_most=100,
+    )
+    value_gain: float = setting(1.0, "gain of the critic's last layer", above=0, at_most=100)
+    action_distribution: Literal["gaussian", "tanh"] = setting(
+        "gaussian",
+        "continuous actions: gaussian, clipped to the bounds, or tanh, squashed into them",
+    )
     initial_log_std: float = setting(
         0.0, "log of a continuous policy's first standard deviation", at_least=-10, at_most=5
+    )
+    state_dependent_std: bool = setting(
+        False, "whether a continuous policy's deviation depends on the observation"
+    )
+    actor_keys: tuple[str, ...] = setting(
+        (), "keys of a dictionary observation that the actor sees; none: all"
+    )
+    critic_keys: tuple[str, ...] = setting(
+        (),
+        "keys of a dictionary observation that the critic sees; none: all",
+        needs=("trunk", "separate"),
     )
 
     def check(self) -> None:
@@ -118,6 +149,11 @@ class OnPolicySettings:
                 f"gamma = {self.gamma:g} and horizon = {self.horizon:g} both say how far rewards "
                 f"count: give one of them. horizon = {self.horizon:g} is gamma = "
                 f"{1.0 - 1.0 / self.horizon:g}."
+            )
+        if self.trunk == "shared" and not self.hidden_sizes:
+            raise SettingError(
+                "trunk = shared needs a hidden layer to share: give hidden_sizes, or leave it at "
+                "separate."
             )
         for of in ("warmup", "decay_start"):
             if getattr(self, f"entropy_{of}") is not None and self.entropy_coefficient == 0:

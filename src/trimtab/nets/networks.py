@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from trimtab.nets.module import module, static
-from trimtab.spaces import Box, Discrete, Space
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -15,6 +14,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": jax.nn.elu,
     "silu": jax.nn.silu,
 }
+HIDDEN_GAIN = 2**0.5
 
 
 @module
@@ -29,7 +29,7 @@ class Dense:
     bias: Array
 
     @staticmethod
-    def orthogonal(key: Array, inputs: int, outputs: int, gain: float) -> "Dense":
+    def orthogonal(key: Array, inputs: int, outputs: int, gain: Array | float) -> "Dense":
         """Orthogonal weights scaled by ``gain`` (Saxe et al. 2013), zero bias."""
         return Dense(gain * random_orthogonal(key, inputs, outputs), jnp.zeros(outputs))
 
@@ -62,10 +62,16 @@ class MLP:
     activation: str = static()
 
     @staticmethod
-    def make(key: Array, sizes: Sequence[int], activation: str, last_gain: float) -> "MLP":
-        """Gain √2 for hidden layers, ``last_gain`` for the last."""
+    def make(
+        key: Array,
+        sizes: Sequence[int],
+        activation: str,
+        last_gain: Array | float,
+        hidden_gain: Array | float = HIDDEN_GAIN,
+    ) -> "MLP":
+        """Orthogonal weights, with a gain for hidden layers and one for the last."""
         keys = jax.random.split(key, len(sizes) - 1)
-        gains = [2**0.5] * (len(sizes) - 2) + [last_gain]
+        gains = [hidden_gain] * (len(sizes) - 2) + [last_gain]
         layers = [
             Dense.orthogonal(k, i, o, g)
             for k, i, o, g in zip(keys, sizes[:-1], sizes[1:], gains, strict=True)
@@ -78,14 +84,109 @@ class MLP:
         return self.layers[-1](x)
 
 
-def num_features(space: Space) -> int:
-    """Length of the vector that ``features`` makes."""
-    assert isinstance(space, Discrete | Box)
-    return space.n if isinstance(space, Discrete) else space.size
+@module
+class GRU:
+    """A gated recurrent unit (Cho et al. 2014): the new hidden state from an input and the old.
+
+    r, z = σ(x W + b + h U + c) for each,    n = tanh(x W + b + r ⊙ (h U + c))
+    h' = (1 − z) ⊙ n + z ⊙ h
+    """
+
+    of_input: Dense  # the three gates beside each other: r, z, n
+    of_hidden: Dense
+
+    @staticmethod
+    def make(key: Array, inputs: int, units: int) -> "GRU":
+        input_key, hidden_key = jax.random.split(key)
+        return GRU(
+            Dense.orthogonal(input_key, inputs, 3 * units, 1.0),
+            Dense.orthogonal(hidden_key, units, 3 * units, 1.0),
+        )
+
+    @property
+    def units(self) -> int:
+        return self.of_hidden.weight.shape[0]
+
+    def __call__(self, x: Array, hidden: Array) -> Array:
+        of_input, of_hidden = self.of_input(x), self.of_hidden(hidden)
+        units = self.units
+        reset = jax.nn.sigmoid(of_input[:units] + of_hidden[:units])
+        keep = jax.nn.sigmoid(of_input[units : 2 * units] + of_hidden[units : 2 * units])
+        new = jnp.tanh(of_input[2 * units :] + reset * of_hidden[2 * units :])
+        return (1.0 - keep) * new + keep * hidden
 
 
-def features(space: Space, obs: Array) -> Array:
-    """One observation as a float vector: Discrete becomes one-hot, Box is flattened."""
-    if isinstance(space, Discrete):
-        return jax.nn.one_hot(obs, space.n, dtype=jnp.float32)
-    return obs.astype(jnp.float32).reshape(-1)
+@module
+class Convolution:
+    """Square kernels over an image [height, width, channels], without padding."""
+
+    weight: Array  # [kernel, kernel, in, out]
+    bias: Array
+    stride: int = static()
+
+    @staticmethod
+    def orthogonal(
+        key: Array, inputs: int, outputs: int, kernel: int, stride: int
+    ) -> "Convolution":
+        matrix = random_orthogonal(key, kernel * kernel * inputs, outputs)
+        weight = HIDDEN_GAIN * matrix.reshape(kernel, kernel, inputs, outputs)
+        return Convolution(weight, jnp.zeros(outputs), stride)
+
+    def __call__(self, image: Array) -> Array:
+        strides = (self.stride, self.stride)
+        layout = ("NHWC", "HWIO", "NHWC")
+        made = lax.conv_general_dilated(
+            image[None], self.weight, strides, "VALID", dimension_numbers=layout
+        )
+        return made[0] + self.bias
+
+
+# (outputs, kernel, stride) of each layer: those of Mnih et al. 2015 for images of 36 pixels or
+# more, those of Young & Tian 2019 (MinAtar) for smaller ones.
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+SMALL = ((16, 3, 1),)
+SMALLEST_FOR_NATURE = 36
+
+
+@module
+class ImageEncoder:
+    """Convolutions with ReLU, flattened. uint8 images are scaled to [0, 1]."""
+
+    layers: tuple[Convolution, ...]
+
+    @staticmethod
+    def make(key: Array, shape: tuple[int, ...]) -> "ImageEncoder":
+        height, width, channels = channels_last(shape)
+        plan = NATURE if min(height, width) >= SMALLEST_FOR_NATURE else SMALL
+        inputs = (channels, *(outputs for outputs, _, _ in plan))
+        keys = jax.random.split(key, len(plan))
+        return ImageEncoder(
+            tuple(
+                Convolution.orthogonal(k, i, outputs, min(kernel, height, width), stride)
+                for k, i, (outputs, kernel, stride) in zip(keys, inputs, plan, strict=False)
+            )
+        )
+
+    def num_features(self, shape: tuple[int, ...]) -> int:
+        """Length of the vector that is made of an image of that shape."""
+        height, width, channels = channels_last(shape)
+        for layer in self.layers:
+            kernel, _, _, channels = layer.weight.shape
+            height, width = ((side - kernel) // layer.stride + 1 for side in (height, width))
+        return height * width * channels
+
+    def __call__(self, image: Array) -> Array:
+        x = image.astype(jnp.float32)
+        if image.dtype == jnp.uint8:
+            x = x / 255.0
+        if channels_last(image.shape) != image.shape:
+            x = jnp.moveaxis(x, 0, -1)
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x.reshape(-1)
+
+
+def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """(height, width, channels) of an image whose channels, the fewest, are first or last."""
+    first, middle, last = shape
+    return (middle, last, first) if first < min(middle, last) else shape
