@@ -23,12 +23,12 @@ class FixedNetwork:
     logits: jax.Array
     constant: float
 
-    def policy(self, obs):
+    def policy(self, obs, hidden):
         from trimtab.nets.heads import Categorical
 
         return Categorical(self.logits)
 
-    def value(self, obs):
+    def value(self, obs, hidden):
         return jnp.float32(self.constant)
 
 
