@@ -20,6 +20,7 @@ class Purpose(enum.IntEnum):
     ACT = 4
     SHUFFLE = 5
     EVALUATION = 6
+    LAB = 20
 
 
 def stream(root: Array, purpose: Purpose, *counters: Array | int) -> Array:
