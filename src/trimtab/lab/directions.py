@@ -19,10 +19,10 @@ _SMALLEST = 1e-12
 class LaneCosines(NamedTuple):
     """Of one batch: cosines of each gradient with the mean of the rest of its lane."""
 
-    mean: Array
-    null_mean: Array
-    histogram: Array  # [BINS] counts from −1 to 1
-    null_histogram: Array
+    mean: Array | np.ndarray
+    null_mean: Array | np.ndarray
+    histogram: Array | np.ndarray  # [BINS] counts from −1 to 1
+    null_histogram: Array | np.ndarray
 
 
 def lane_cosines(gradients: Array, key: Array) -> LaneCosines:

@@ -118,6 +118,12 @@ class Laboratory:
             jax.device_get(self._first_batch(split)(algorithm, learner, self.root)),
         )
 
+    def batch(self, algorithm: Any, learner: Any, split: Split, number: Array) -> Any:
+        """The samples of one batch, [T, N, ...]: others than those of ``measure``."""
+        key = stream(self.root, Purpose.LAB, 6)
+        samples, _ = self._samples(algorithm, learner, key, split, 1, number)
+        return jax.tree.map(lambda leaf: leaf[0], samples)
+
     def at(self, learner: Any, trace: float | None) -> Any:
         """The algorithm with its schedules where the learner stands, and with λ."""
         now = self.algorithm.at(learner.updates)

@@ -13,6 +13,7 @@ counts them. Arrays over both are [L, S]; without a clock L is 1.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
@@ -315,12 +316,15 @@ def weighted_losses(states: int, actions: int) -> dict[str, Callable[[Any, Any],
 
 def gradient(head: str, used: tuple[bool, ...], network: Any, weights: Weights) -> np.ndarray:
     """The flat gradient of one head that ``weights`` expect, for any network."""
-    loss = weighted_losses(*weights.actions.shape)[head]
     single = jax.tree.map(lambda array: jnp.asarray(array, jnp.float32), weights)
-    leaves, treedef = jax.tree.flatten(network)
-    whole = jax.jit(jax.grad(lambda arrays: loss(treedef.unflatten(arrays), single)))(leaves)
-    chosen = Gradient(loss, used).flat(whole)
-    return np.asarray(chosen, np.float64)
+    loss, whole = _weighted_gradient(head, *weights.actions.shape)
+    return np.asarray(Gradient(loss, used).flat(whole(network, single)), np.float64)
+
+
+@functools.cache
+def _weighted_gradient(head: str, states: int, actions: int) -> tuple[Any, Any]:
+    loss = weighted_losses(states, actions)[head]
+    return loss, jax.jit(jax.grad(loss))
 
 
 def softmax_gradient(policy: np.ndarray, weights: Weights) -> np.ndarray:

@@ -12,8 +12,10 @@ from trimtab.errors import SettingError
 
 Start = Literal["stationary", "carried", "fresh"]
 FEWEST_BATCHES = 20
-MOST_GROUPS = 20
+# Steps to carry lanes on where episodes have no limit of their own.
+WARM_UP = 200
 # A group of batches is computed at once, and intervals come from leaving out one group.
+MOST_GROUPS = 20
 _FLOAT = 4
 # Copies of a batch's gradients that exist at once: as computed, as one array, and in products.
 _COPIES = 5

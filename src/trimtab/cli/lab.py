@@ -1,0 +1,201 @@
+"""``trimtab lab``."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimtab.algos.settings import ALGORITHMS
+from trimtab.cli.flags import Command, Flag, parse
+from trimtab.cli.train import env_option
+from trimtab.configuration import default_configuration
+from trimtab.envs.make import entry_for
+from trimtab.errors import SettingError
+from trimtab.lab import plan
+from trimtab.settings import Bounds
+
+if TYPE_CHECKING:
+    from trimtab.lab.notebook import Notebook
+    from trimtab.lab.subject import Subject
+
+LAB = Command(
+    "lab",
+    "Measure the variance and the bias of the policy gradient, and what lanes × steps do to them.",
+    [
+        Flag("target", str, "", "an environment, or a run's folder", "ENV|RUN", positional=True),
+        Flag("splits", str, "", "lanes × steps to compare, such as 4x32,32x4", metavar="LIST"),
+        Flag("batches", int, 200, "independent batches of each [at least 20]"),
+        Flag("lambdas", str, "", "values of lambda to compare, such as 0,0.95,1", metavar="LIST"),
+        Flag("checkpoints", str, "best", "of a run: all, best, or a list", metavar="LIST"),
+        Flag("heads", str, "actor,critic", "of actor, critic, entropy", metavar="LIST"),
+        Flag("start", plan.Start, "stationary", "where lanes are when a batch begins"),
+        Flag(
+            "memory",
+            float,
+            2.0,
+            "gigabytes for gradients; what does not fit is sketched [above 0]",
+            Bounds(above=0),
+        ),
+        Flag("seed", int, 0, "root of the random numbers", Bounds(at_least=0, at_most=2**31 - 1)),
+        Flag("algo", str, "ppo", f"of a fresh policy: {', '.join(ALGORITHMS)}"),
+        Flag("config", str, "", "of a fresh policy: TOML file of settings", metavar="FILE"),
+        Flag(
+            "env_option",
+            tuple,
+            (),
+            "of a fresh policy: options of the environment",
+            metavar="NAME=VALUE",
+            read=env_option,
+        ),
+        Flag("out", str, "", "folder for lab.json and lab.html", metavar="DIR"),
+        Flag("json", bool, False, "for programs: the content of lab.json", pair=False),
+    ],
+)
+OF_A_FRESH_POLICY = ("algo", "config", "env_option")
+
+
+def lab_command(arguments: Sequence[str]) -> int:
+    """``trimtab lab ENV|RUN``"""
+    values = parse(LAB, arguments)
+    heads = tuple(name.strip() for name in values["heads"].split(",") if name.strip())
+    splits = plan.parse_splits(values["splits"])
+    traces = plan.parse_traces(values["lambdas"])
+    plan.check_batches(values["batches"])
+    subject = _subject(values)
+
+    from trimtab.lab import page
+    from trimtab.lab.engine import Conditions
+    from trimtab.lab.heads import check_heads
+    from trimtab.lab.notebook import Notebook
+    from trimtab.lab.survey import Survey, Wanted, check_traces
+
+    check_heads(heads)
+    check_traces(subject.algorithm, traces)
+    own = subject.own_split
+    wanted = Wanted(splits or plan.default_splits(own.samples, own), traces or (None,))
+    plan.check_splits(wanted.splits, getattr(subject.algorithm, "minibatches", 1))
+    groups, size = plan.grouping(values["batches"])
+    conditions = Conditions(
+        heads,
+        groups * size,
+        values["start"],
+        subject.env.spec.max_episode_steps or plan.WARM_UP,
+        values["memory"] * 1e9,
+        values["seed"],
+    )
+    folder = Path(values["out"] or _default_folder(subject)).expanduser()
+    settings = {
+        "source": subject.source,
+        "environment": subject.env.spec.id,
+        "algorithm": subject.configuration.algorithm_name,
+        "checkpoints": [moment.name for moment in subject.moments],
+        "splits": [str(split) for split in wanted.splits],
+        "lambdas": list(traces),
+        "heads": list(heads),
+        "batches": conditions.batches,
+        "start": conditions.start,
+        "warm_up": conditions.warm_up,
+        "memory_gigabytes": values["memory"],
+        "seed": conditions.seed,
+    }
+    notebook = Notebook.open(folder / "lab.json", settings, _command(arguments))
+    survey = Survey(subject, wanted, conditions)
+    try:
+        survey.go(notebook, _Watch(quiet=values["json"]))
+    finally:
+        if notebook.cells:
+            page.write(notebook.content, folder / "lab.html")
+    return _report(notebook, values["json"])
+
+
+def _subject(values: dict[str, Any]) -> "Subject":
+    """What is to be measured. A run brings its own algorithm and settings."""
+    target = values["target"]
+    from trimtab.lab import subject
+
+    if subject.is_run(target):
+        defaults = {flag.name: flag.default for flag in LAB.own}
+        for name in OF_A_FRESH_POLICY:
+            if values[name] != defaults[name]:
+                raise SettingError(
+                    f"--{name.replace('_', '-')} has no effect on a run, which has its own: "
+                    "leave it out."
+                )
+        return subject.run_subject(target, values["checkpoints"])
+    if values["checkpoints"] != "best":
+        raise SettingError(
+            f"--checkpoints is of runs, and {target} is no run's folder: expected a folder that "
+            "`trimtab train` made."
+        )
+    entry_for(target)
+    configuration = default_configuration(target, values["algo"])
+    if values["config"]:
+        configuration = configuration.with_file(Path(values["config"]).expanduser())
+    configuration = configuration.with_env_options(dict(values["env_option"]))
+    return subject.fresh_subject(configuration.checked())
+
+
+def _default_folder(subject: "Subject") -> Path:
+    source = Path(subject.source)
+    if source.is_dir():
+        return source / "lab"
+    return Path("lab") / f"{subject.source}-{subject.configuration.algorithm_name}"
+
+
+def _command(arguments: Sequence[str]) -> str:
+    from trimtab.cli.words import shell
+
+    return shell("trimtab", "lab", *(argument for argument in arguments if argument != "--json"))
+
+
+class _Watch:
+    """Progress on a terminal: what is measured, how far, and the time that is left."""
+
+    def __init__(self, quiet: bool):
+        from trimtab.log.progress import Clock, Output
+
+        self._shown = sys.stderr.isatty() and not quiet
+        self._out = Output(sys.stderr)
+        self._clock = Clock(0.2)
+        self._began: tuple[float, int] | None = None
+
+    def __call__(self, done: int, whole: int, what: str) -> None:
+        from trimtab.log.progress import duration_words
+
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now, done  # what went before was compiling, or an earlier survey
+        if not self._shown or not (self._clock.due() or done == whole):
+            return
+        before, first = self._began
+        left = ""
+        if done > first:
+            left = f" · {duration_words((now - before) / (done - first) * (whole - done))} left"
+        end = "\n" if done == whole else ""
+        self._out.write(f"\r\x1b[2Kmeasuring {what} · {100 * done // whole}%{left}{end}")
+
+
+def _report(notebook: "Notebook", as_json: bool) -> int:
+    """The tables and the advice, and where the rest is."""
+    if as_json:
+        from trimtab.cli.words import json_line
+
+        print(json_line(notebook.content))
+        return 0
+    from trimtab.cli.lab_tables import print_head
+
+    content = notebook.content
+    for moment in content["moments"]:
+        for head in content["settings"]["heads"]:
+            print_head(content, moment, head)
+        for cell in content["cells"]:
+            if cell["checkpoint"] == moment["name"] and "refusal" in cell:
+                print(f"{cell['lanes']}×{cell['steps']}: {cell['refusal']}")
+        for advice in content["advice"]:
+            if advice["checkpoint"] == moment["name"]:
+                of = "" if advice["trace"] is None else f"λ = {advice['trace']:g}: "
+                print(f"{of}{advice['sentence']}")
+        print()
+    print(f"figures: {notebook.path}\npage:    {notebook.path.with_suffix('.html')}")
+    return 0

@@ -1,0 +1,81 @@
+"""A reference gradient where none is exact: long rollouts with λ = 1, and its own error."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trimtab.keys import Purpose, stream
+from trimtab.lab.collecting import collect_group
+from trimtab.lab.engine import Laboratory
+from trimtab.lab.plan import Split, Storage
+
+LANES = 128
+KEPT_STEPS = 32
+BATCHES = 20
+MOST_STEPS = 1000
+# What lies beyond the horizon counts for this much of what a critic may be wrong by.
+NEGLIGIBLE = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A mean gradient of many transitions, and the variance of that mean."""
+
+    gradient: np.ndarray
+    variance: float
+    transitions: int
+    horizon: int
+
+
+def horizon_of(discount: float) -> int:
+    """Steps after which γ^k is negligible, at most MOST_STEPS."""
+    if discount >= 1:
+        return MOST_STEPS
+    if discount <= 0:
+        return 1
+    return min(MOST_STEPS, math.ceil(math.log(NEGLIGIBLE) / math.log(discount)))
+
+
+def measure_reference(
+    laboratory: Laboratory, learner: Any, discount: float, storage: dict[str, Storage]
+) -> dict[str, Reference]:
+    """The reference of each head, kept as ``storage`` keeps gradients.
+
+    Lanes start at stationary moments; each takes some steps whose gradients count, and then as
+    many as a discounted return is long, so that λ = 1 has no need of the critic.
+    """
+    horizon = horizon_of(discount)
+    split = Split(LANES, KEPT_STEPS + horizon)
+    has_trace = hasattr(laboratory.algorithm, "gae_lambda")
+    algorithm = laboratory.at(learner, 1.0 if has_trace else None)
+    gradients = laboratory.gradient_functions(learner)
+    conditions = laboratory.conditions
+
+    @jax.jit
+    def batch(algorithm: Any, learner: Any, number: jax.Array) -> dict[str, jax.Array]:
+        root = stream(laboratory.root, Purpose.LAB, 4, number)
+        rollout, _ = collect_group(
+            algorithm, laboratory.env, learner, root, split, 1, "stationary", conditions.warm_up
+        )
+        samples, _ = algorithm.prepare(learner, rollout)
+        kept = jax.tree.map(lambda leaf: leaf[:KEPT_STEPS], samples)
+        network = learner.parameters.network()
+        return {
+            head: laboratory.projected(gradient.mean(network, kept), storage[head])
+            for head, gradient in gradients.items()
+        }
+
+    found = [
+        jax.device_get(batch(algorithm, learner, jnp.int32(number))) for number in range(BATCHES)
+    ]
+    references = {}
+    for head in gradients:
+        rows = np.stack([one[head] for one in found]).astype(np.float64)
+        variance = float(rows.var(axis=0, ddof=1).sum()) / BATCHES
+        transitions = BATCHES * LANES * KEPT_STEPS
+        references[head] = Reference(rows.mean(axis=0), variance, transitions, horizon)
+    return references
