@@ -20,6 +20,7 @@ COMMANDS = {
     "eval": ("trimtab.cli.evaluate", "play whole episodes with the policy of a run"),
     "resume": ("trimtab.cli.train", "go on with a run that was stopped, or make it longer"),
     "sync": ("trimtab.cli.sync", "send what trackers missed of a run"),
+    "lab": ("trimtab.cli.lab", "measure variance and bias of the gradient: lanes against steps"),
     "runs": ("trimtab.cli.tables", "list the runs in a folder"),
     "envs": ("trimtab.cli.tables", "list the environments"),
 }

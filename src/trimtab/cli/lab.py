@@ -23,7 +23,14 @@ LAB = Command(
     "lab",
     "Measure the variance and the bias of the policy gradient, and what lanes × steps do to them.",
     [
-        Flag("target", str, "", "an environment, or a run's folder", "ENV|RUN", positional=True),
+        Flag(
+            "target",
+            str,
+            "",
+            "an environment, or a run's folder",
+            metavar="ENV|RUN",
+            positional=True,
+        ),
         Flag("splits", str, "", "lanes × steps to compare, such as 4x32,32x4", metavar="LIST"),
         Flag("batches", int, 200, "independent batches of each [at least 20]"),
         Flag("lambdas", str, "", "values of lambda to compare, such as 0,0.95,1", metavar="LIST"),

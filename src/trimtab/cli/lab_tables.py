@@ -50,7 +50,9 @@ def print_head(content: Record, moment: Record, head: str) -> None:
 def _figures(record: Record) -> tuple[str, ...]:
     figures = record["figures"]
     variance = figures["variance"][0]
-    share = [value / variance for value in figures["covariance"]] if variance > 0 else [math.nan] * 3
+    share = (
+        [value / variance for value in figures["covariance"]] if variance > 0 else [math.nan] * 3
+    )
     bias = record.get("bias")
     cosine = interval(bias["cosine"]) if bias else "–"
     relative = "–"

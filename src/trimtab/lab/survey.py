@@ -4,7 +4,6 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, final
 
 import jax
@@ -78,9 +77,10 @@ class Survey:
             text = f"{moment.name} {split}" + ("" if trace is None else f" λ {trace:g}")
             notebook.add_cell(
                 self.cell_record(
-                    moment, split, trace, lambda done, groups, say=groups_done, what=text: say(
-                        done, groups, text=what
-                    )
+                    moment,
+                    split,
+                    trace,
+                    lambda done, groups, say=groups_done, what=text: say(done, groups, text=what),
                 )
             )
         notebook.conclude(self.advice(notebook.cells))
@@ -146,9 +146,10 @@ class Survey:
 
     def tabular(self, moment: Moment) -> TabularSubject | None:
         """The checkpoint for dynamic programming, where its gradient is one that this covers."""
-        if not isinstance(self.subject.env, TabularEnv) or not algorithms.is_plain(self.subject.algorithm):
+        env, algorithm = self.subject.env, self.subject.algorithm
+        if not isinstance(env, TabularEnv) or not algorithms.is_plain(algorithm):
             return None
-        return TabularSubject.of(self.subject.env, moment.learner.parameters.network())
+        return TabularSubject.of(env, moment.learner.parameters.network())
 
     def estimator(self, split: Split, trace: float | None) -> Estimator:
         conditions = self.laboratory.conditions
@@ -229,9 +230,7 @@ class Survey:
         env = self.subject.env
         algorithm, learner = self.laboratory.at(moment.learner, None), moment.learner
         index = jnp.arange(split.lanes, dtype=jnp.int32)
-        lanes = start_lanes(
-            algorithm, env, algorithm.actor(learner), self.laboratory.root, index
-        )
+        lanes = start_lanes(algorithm, env, algorithm.actor(learner), self.laboratory.root, index)
         run = Run(learner, lanes, self.laboratory.root, jnp.int32(0))
         update: Any = jax.jit(lambda algorithm, run: one_update(algorithm, env, split.steps, run))
         jax.block_until_ready(update(algorithm, run))
