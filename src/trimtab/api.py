@@ -22,6 +22,7 @@ from trimtab.spaces import EnvSpec
 from trimtab.training.checkpoint import exists, read_manifest
 from trimtab.training.config import batch_size, num_updates
 from trimtab.training.devices import DevicePlan, plan, start_jax
+from trimtab.training.evaluations import of_best, while_training
 from trimtab.training.rundir import RunFolder
 
 
@@ -57,7 +58,12 @@ class TrainedRun:
     @property
     def evaluations(self) -> list[dict[str, Any]]:
         """One row for each evaluation made while training."""
-        return read_jsonl(self.folder.evaluations_path)
+        return while_training(read_jsonl(self.folder.evaluations_path))
+
+    @property
+    def final_evaluation(self) -> dict[str, Any] | None:
+        """The best policy on seeds that did not choose it; None while the run is not done."""
+        return of_best(read_jsonl(self.folder.evaluations_path))
 
     @property
     def steps(self) -> int:
@@ -192,9 +198,13 @@ def algorithm_name(algorithm: Any) -> str:
 
 
 def train_configuration(
-    configuration: Configuration, env: Any, run_dir: Path | str | None, progress: Progress
+    configuration: Configuration,
+    env: Any,
+    run_dir: Path | str | None,
+    progress: Progress,
+    grace: float | None = None,
 ) -> TrainedRun:
-    """Train a checked configuration in a new run folder."""
+    """Train a checked configuration in a new run folder; of ``grace`` see ``StopRequest``."""
     # What costs little to find wrong comes first: before JAX starts, and before training.
     if isinstance(env, str):
         entry_for(env)
@@ -216,11 +226,22 @@ def train_configuration(
         raise
     with folder.lock():
         write_config(folder, configuration, devices)
-        return _run(session, folder, progress, resumed=False)
+        return _run(session, folder, progress, grace=grace)
 
 
-def resume(path: Path | str, progress: Progress | None = None, **settings: Any) -> TrainedRun:
-    """Go on with a run from its latest checkpoint, as if it had never stopped."""
+def resume(
+    path: Path | str,
+    progress: Progress | None = None,
+    *,
+    strict: bool = False,
+    grace: float | None = None,
+    **settings: Any,
+) -> TrainedRun:
+    """Go on with a run from its latest checkpoint, as if it had never stopped.
+
+    If that one is damaged, the run goes on from the one before, and says so; with ``strict`` it
+    does not. ``settings`` may raise ``total_steps``.
+    """
     folder = RunFolder.open(path)
     with folder.lock():
         configuration = stored_configuration(folder).with_values(settings, "resume()").checked()
@@ -228,7 +249,7 @@ def resume(path: Path | str, progress: Progress | None = None, **settings: Any) 
         session = open_session(configuration, devices)
         if settings:
             write_config(folder, configuration, devices)
-        return _run(session, folder, progress or Quiet(), resumed=True)
+        return _run(session, folder, progress or Quiet(), resumed=True, strict=strict, grace=grace)
 
 
 def resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:
@@ -304,9 +325,9 @@ def stored_configuration(folder: RunFolder) -> Configuration:
     ).checked()
 
 
-def _run(session: Any, folder: RunFolder, progress: Progress, *, resumed: bool) -> TrainedRun:
-    from trimtab.training.session import run_session
+def _run(session: Any, folder: RunFolder, progress: Progress, **manner: Any) -> TrainedRun:
+    from trimtab.training.session import Manner, run_session
 
-    outcome, compile_seconds = run_session(session, folder, progress, resumed=resumed)
+    outcome, compile_seconds = run_session(session, folder, progress, Manner(**manner))
     timing = {"compile": compile_seconds, "train": outcome.seconds}
     return TrainedRun(folder, JustTrained(session, outcome.stopped_by, timing))

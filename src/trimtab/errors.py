@@ -40,6 +40,10 @@ class TrackerError(TrimtabError):
     """A tracker did not take what it was to be sent."""
 
 
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint is not what was saved: a file is missing, cut short or altered."""
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or nothing when none is near."""
     by_lower = {name.lower(): name for name in known}

@@ -104,6 +104,7 @@ def train_members(
     env: Any,
     run_dir: Path | str | None,
     progress: Progress,
+    grace: float | None = None,
 ) -> TrainedGroup:
     """Train the members of a group in a new folder."""
     if isinstance(env, str):
@@ -138,11 +139,16 @@ def train_members(
     with _locked(folders):
         for run_folder, own in zip(folders, configurations, strict=True):
             write_config(run_folder, own, ONE_DEVICE)
-        return _run(session, folder, document, folders, progress, resumed=False)
+        return _run(session, folder, document, folders, progress, grace=grace)
 
 
 def resume_group(
-    path: Path | str, progress: Progress | None = None, **settings: Any
+    path: Path | str,
+    progress: Progress | None = None,
+    *,
+    strict: bool = False,
+    grace: float | None = None,
+    **settings: Any,
 ) -> TrainedGroup:
     """Go on with all runs of a group that have not failed, as if they had never stopped."""
     folder = GroupFolder.open(path)
@@ -164,7 +170,8 @@ def resume_group(
         if settings:
             for run_folder, own in zip(going, configurations, strict=True):
                 write_config(run_folder, own, ONE_DEVICE)
-        return _run(session, folder, document, going, progress or Quiet(), resumed=True)
+        manner = {"resumed": True, "strict": strict, "grace": grace}
+        return _run(session, folder, document, going, progress or Quiet(), **manner)
 
 
 def group_resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:
@@ -234,12 +241,12 @@ def _run(
     document: dict[str, Any],
     folders: Sequence[RunFolder],
     progress: Progress,
-    *,
-    resumed: bool,
+    **manner: Any,
 ) -> TrainedGroup:
     from trimtab.training.group import run_group
+    from trimtab.training.session import Manner
 
-    done = run_group(session, folders, progress, resumed=resumed)
+    done = run_group(session, folders, progress, Manner(**manner))
     errors = {folders[place].path.name: str(error) for place, error in done.failures.items()}
     rows = [
         row | {"error": errors.get(row["folder"], row.get("error"))} for row in document["runs"]

@@ -36,22 +36,23 @@ def group_members(
 def train_group_command(
     configuration: Configuration,
     members: list[Member],
-    run_dir: str | None,
+    values: Mapping[str, Any],
     progress: "Progress",
-    as_json: bool,
 ) -> int:
     from trimtab.groups import train_members
 
-    group = train_members(configuration, members, configuration.env_id, run_dir, progress)
-    return _conclude(group, as_json)
+    env, folder = configuration.env_id, values["run_dir"] or None
+    group = train_members(configuration, members, env, folder, progress, values["grace"])
+    return _conclude(group, values["json"])
 
 
 def resume_group_command(
-    path: Path, settings: Mapping[str, Any], progress: "Progress", as_json: bool
+    path: Path, settings: Mapping[str, Any], values: Mapping[str, Any], progress: "Progress"
 ) -> int:
     from trimtab.groups import resume_group
 
-    return _conclude(resume_group(path, progress, **settings), as_json)
+    manner = {"strict": values["strict"], "grace": values["grace"]}
+    return _conclude(resume_group(path, progress, **manner, **settings), values["json"])
 
 
 def _conclude(group: "TrainedGroup", as_json: bool) -> int:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trimtab.api import TrainedRun
     from trimtab.log.progress import Progress
 
-EVALUATION_EPISODES = 20
 DESCRIPTION = """\
 Train a policy, evaluate it, and say whether the environment is solved.
 
@@ -32,6 +31,14 @@ below are those for the environment and the file that stand beside --help."""
 QUIET = Flag("quiet", bool, False, "no live display: only how it ended", pair=False)
 JSON = Flag(
     "json", bool, False, "for programs: one JSON object a line, the result last", pair=False
+)
+GRACE = Flag(
+    "grace",
+    float,
+    25.0,
+    "seconds after a signal in which the run must have finished its update and be saved; then the "
+    "process ends [above 0]",
+    Bounds(above=0),
 )
 
 
@@ -88,6 +95,7 @@ def command_for(configuration: Configuration) -> Command:
             metavar="NAME=VALUE,VALUE",
             read=read_sweep,
         ),
+        GRACE,
         QUIET,
         JSON,
     ]
@@ -115,11 +123,13 @@ def train_command(arguments: Sequence[str]) -> int:
 
     with contextlib.closing(_progress(values)) as progress:
         if members:
-            return train_group_command(
-                configuration, members, values["run_dir"] or None, progress, values["json"]
-            )
+            return train_group_command(configuration, members, values, progress)
         run = train_configuration(
-            configuration, configuration.env_id, values["run_dir"] or None, progress
+            configuration,
+            configuration.env_id,
+            values["run_dir"] or None,
+            progress,
+            grace=values["grace"],
         )
     return _conclude(run, steps_before=0, as_json=values["json"])
 
@@ -167,6 +177,14 @@ RESUME = Command(
             "steps to train for, all in all [at least 1] (default: as before)",
             Bounds(at_least=1),
         ),
+        Flag(
+            "strict",
+            bool,
+            False,
+            "refuse a damaged checkpoint, in place of going on from the one before it",
+            pair=False,
+        ),
+        GRACE,
         QUIET,
         JSON,
     ],
@@ -190,8 +208,10 @@ def resume_command(arguments: Sequence[str]) -> int:
         return _nothing_left(values, before, planned)
     with contextlib.closing(_progress(values)) as progress:
         if is_group(path):
-            return resume_group_command(path, settings, progress, values["json"])
-        run = resume(values["run"], progress, **settings)
+            return resume_group_command(path, settings, values, progress)
+        run = resume(
+            values["run"], progress, strict=values["strict"], grace=values["grace"], **settings
+        )
     return _conclude(run, steps_before=before, as_json=values["json"])
 
 
@@ -242,20 +262,24 @@ def _conclude(run: "TrainedRun", steps_before: int, as_json: bool) -> int:
                 f"go on with:  {words.shell('trimtab', 'resume', run.path)}"
             )
         return 128 + signal.Signals[run.stopped_by]
-    figures = run.evaluate(episodes=EVALUATION_EPISODES)
+    evaluations = run.evaluations
+    chosen_by = max(evaluations, key=lambda row: row["mean"])
+    figures = run.final_evaluation or chosen_by
     solved_at = run.spec.solved_at
-    first = words.first_solved(run.evaluations, solved_at)
+    first = words.first_solved(evaluations, solved_at)
     if as_json:
         report |= {
             "solved": words.is_solved(figures, solved_at),
             "solved_at": solved_at,
             "first_solved_at_steps": first,
             "evaluation": figures,
+            "best_while_training": chosen_by,
         }
         print(words.json_line(report))
         return 0
     effort = words.effort(steps, steps - steps_before, run.timing)
     print(f"{words.verdict(figures, solved_at)}, {effort}")
+    print(words.choice(chosen_by, len(evaluations)))
     if first is not None and first < steps:
         print(f"first evaluated at {solved_at:g} or better after {first:,} steps")
     if unfinished := words.unfinished_words(figures):

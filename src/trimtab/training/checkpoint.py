@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from trimtab.errors import CheckpointError
+from trimtab.errors import CheckpointError, DamagedCheckpointError
 from trimtab.log.writer import from_json, to_json
 from trimtab.training.npzfile import is_plain_path, read_npz, write_npz
 
@@ -246,43 +246,52 @@ def _source(folder: Path) -> tuple[Path, tuple[int, int]]:
         with contextlib.suppress(OSError):
             found = candidate.stat()
             return candidate, (found.st_ino, found.st_mtime_ns)
-    raise _refusal(folder, "there is no such folder.")
+    raise _damage(folder, "there is no such folder.")
 
 
-def _refusal(folder: Path, sentence: str) -> CheckpointError:
+def set_aside(folder: Path) -> Path:
+    """Move a damaged checkpoint out of the way of the one before it; where to."""
+    aside = folder.with_name(f"{folder.name}.damaged")
+    if folder.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        os.rename(folder, aside)
+        _sync_folder(folder.parent)
+    return aside
+
+
+def _damage(folder: Path, sentence: str) -> CheckpointError:
     """An error about the checkpoint; it names the run's other checkpoints, which may be whole."""
     others: list[str] = []
     with contextlib.suppress(OSError):
         siblings = (path for path in folder.parent.iterdir() if not path.name.startswith("."))
         others = sorted(str(p) for p in siblings if p != folder and (p / MANIFEST).is_file())
     advice = f" Try the other checkpoint: {' or '.join(others)}." if others else ""
-    return CheckpointError(f"Checkpoint {folder}: {sentence}{advice}")
+    return DamagedCheckpointError(f"Checkpoint {folder}: {sentence}{advice}")
 
 
 def _checked_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         if not path.is_file():
-            raise _refusal(folder, f"{MANIFEST} is missing, so it is not a whole checkpoint.")
+            raise _damage(folder, f"{MANIFEST} is missing, so it is not a whole checkpoint.")
         if path.stat().st_size > _LARGEST_MANIFEST:
-            raise _refusal(folder, f"{MANIFEST} is larger than {_LARGEST_MANIFEST} bytes.")
+            raise _damage(folder, f"{MANIFEST} is larger than {_LARGEST_MANIFEST} bytes.")
         data = path.read_bytes()
         document = json.loads(data)
     except OSError as error:
-        raise _refusal(folder, f"{MANIFEST} cannot be read: {error.strerror or error}.") from error
+        raise _damage(folder, f"{MANIFEST} cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
-        raise _refusal(folder, f"{MANIFEST} is damaged: it is not JSON.") from error
+        raise _damage(folder, f"{MANIFEST} is damaged: it is not JSON.") from error
     version = document.get("format_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > FORMAT_VERSION:
-        raise _refusal(
-            folder,
-            f"it has the format {version}, and this trimtab reads up to {FORMAT_VERSION}. "
-            "Install a newer trimtab.",
+        raise CheckpointError(
+            f"Checkpoint {folder}: it has the format {version}, and this trimtab reads up to "
+            f"{FORMAT_VERSION}. Install a newer trimtab."
         )
     if version != FORMAT_VERSION or not _has_its_digest(data, str(document.get("digest"))):
-        raise _refusal(folder, f"{MANIFEST} is damaged: its digest does not match its content.")
+        raise _damage(folder, f"{MANIFEST} is damaged: its digest does not match its content.")
     if not _is_well_formed(document):
-        raise _refusal(folder, f"{MANIFEST} is refused: it does not describe files and leaves.")
+        raise _damage(folder, f"{MANIFEST} is refused: it does not describe files and leaves.")
     return from_json(document)
 
 
@@ -365,10 +374,10 @@ def _read_arrays(
         try:
             read = read_npz(folder / file_name, manifest["files"][file_name], held.values(), forms)
         except OSError as error:
-            raise _refusal(
+            raise _damage(
                 folder, f"{file_name} cannot be read: {error.strerror or error}."
             ) from error
         except ValueError as error:
-            raise _refusal(folder, f"{file_name} {error}.") from error
+            raise _damage(folder, f"{file_name} {error}.") from error
         arrays |= {name: read[member] for name, member in held.items() if member in read}
     return arrays

@@ -32,6 +32,7 @@ from trimtab.log.writer import read_after, read_jsonl
 from trimtab.settings import replaced
 from trimtab.training.checkpoint import MANIFEST
 from trimtab.training.config import TrainSettings
+from trimtab.training.evaluations import while_training
 from trimtab.training.rundir import RunFolder
 
 FOLDER = "trackers"
@@ -152,7 +153,8 @@ class Follower:
     def _new_evaluations(self) -> list[dict[str, Any]]:
         path = self._folder.evaluations_path
         rows = read_jsonl(path) if path.exists() else []
-        return [row for row in rows if row["steps"] > self._cursor.evaluation_steps]
+        reached = self._cursor.evaluation_steps
+        return [row for row in while_training(rows) if row["steps"] > reached]
 
     def _write(self, sink: Sink, points: Sequence[Point]) -> None:
         for start in range(0, len(points), POINTS_AT_ONCE):

@@ -24,6 +24,7 @@ from trimtab.training.fused import FusedSession
 from trimtab.training.ledger import Ledger
 from trimtab.training.loop import Loop, Outcome, Programs, Schedule
 from trimtab.training.rundir import RunFolder
+from trimtab.training.saver import Saver
 from trimtab.training.seeds import (
     OF_EACH,
     begin_seeds,
@@ -33,7 +34,13 @@ from trimtab.training.seeds import (
     seeds_mesh,
     stacked,
 )
-from trimtab.training.session import open_ledger
+from trimtab.training.session import (
+    Manner,
+    SavedPoint,
+    open_ledger,
+    point_before,
+    saved_point,
+)
 from trimtab.training.statistics import standard_error
 from trimtab.training.step import Run
 
@@ -86,9 +93,8 @@ class GroupSession:
 
     def joined(self, runs: Sequence[Run]) -> Run:
         """Runs that were kept apart, as the program has them."""
-        return self._placed(
-            jax.tree.map(lambda *leaves: jnp.stack(leaves), *(runs[p] for p in self._places))
-        )
+        here = jax.device_put([runs[place] for place in self._places], jax.devices()[0])
+        return self._placed(jax.tree.map(lambda *leaves: jnp.stack(leaves), *here))
 
 
 @final
@@ -99,8 +105,14 @@ class GroupLedger:
     the others go on.
     """
 
-    def __init__(self, ledgers: Sequence[Ledger], say: Callable[[int, TrimtabError], None]):
+    def __init__(
+        self,
+        ledgers: Sequence[Ledger],
+        joined: Callable[[Sequence[Run]], Run],
+        say: Callable[[int, TrimtabError], None],
+    ):
         self._ledgers = ledgers
+        self._joined = joined
         self._say = say
         self.failures: dict[int, TrimtabError] = {}
 
@@ -129,10 +141,25 @@ class GroupLedger:
         """Write each run's evaluation; the mean over runs of their means."""
         means = []
         for place, ledger in self._sound():
-            own = Episodes(*(np.asarray(leaf)[place] for leaf in episodes))
-            means.append(ledger.evaluated((run, place), done, own)["mean"])
+            own = ledger.evaluated((run, place), done, _of_one(episodes, place))
+            means.append(own["mean"])
         of_runs = np.asarray(means)
         return {"mean": float(of_runs.mean()), "standard_error": standard_error(of_runs)}
+
+    @property
+    def best_run(self) -> Run | None:
+        """Each run's best, together; in place of one that has none stands another's."""
+        known = [ledger.best_run for ledger in self._ledgers if ledger.best_run is not None]
+        if not known:
+            return None
+        return self._joined(
+            [known[0] if ledger.best_run is None else ledger.best_run for ledger in self._ledgers]
+        )
+
+    def evaluated_again(self, episodes: Episodes) -> None:
+        for place, ledger in self._sound():
+            if ledger.best_run is not None:
+                ledger.evaluated_again(_of_one(episodes, place))
 
     def save(self, run: Run, done: int) -> None:
         for place, ledger in self._sound():
@@ -146,6 +173,10 @@ class GroupLedger:
         ]
 
 
+def _of_one(episodes: Episodes, place: int) -> Episodes:
+    return Episodes(*(np.asarray(leaf)[place] for leaf in episodes))
+
+
 @dataclasses.dataclass(frozen=True)
 class GroupOutcome:
     """How a group ended."""
@@ -156,7 +187,7 @@ class GroupOutcome:
 
 
 def run_group(
-    session: GroupSession, folders: Sequence[RunFolder], progress: Progress, *, resumed: bool
+    session: GroupSession, folders: Sequence[RunFolder], progress: Progress, manner: Manner
 ) -> GroupOutcome:
     """Compile, train, and keep every run's folder up to date."""
     progress.compiling()
@@ -164,32 +195,44 @@ def run_group(
     runs, programs = session.compile()
     compile_seconds = time.perf_counter() - before
     progress.compiled(compile_seconds)
-    opened = [
-        open_ledger(
-            session.common, folder, progress, resumed=resumed, alone=lambda held: one_of(*held)
-        )
-        for folder in folders
-    ]
-    saved = [run for _, run in opened if run is not None]
+    points = [saved_point(session.common, folder, progress, manner) for folder in folders]
+    saved = _together(session, folders, [point for point in points if point is not None])
     if saved:
-        _check_together(folders, saved, len(opened))
-        runs = session.joined(saved)
+        runs = session.joined([point.run for point in saved])
 
     def say(place: int, error: TrimtabError) -> None:
         progress.say(f"{folders[place].path.name}: {error} The other runs go on.")
 
-    ledger = GroupLedger([ledger for ledger, _ in opened], say)
-    loop = Loop(session.stacked, programs, session.schedule, ledger, progress)
-    return GroupOutcome(loop.go(runs), compile_seconds, ledger.failures)
+    with Saver() as saver:
+        ledgers = [
+            open_ledger(session.common, folder, saver, point, alone=lambda held: one_of(*held))
+            for folder, point in zip(folders, saved or [None] * len(folders), strict=True)
+        ]
+        ledger = GroupLedger(ledgers, session.joined, say)
+        loop = Loop(session.stacked, programs, session.schedule, ledger, saver, progress)
+        return GroupOutcome(loop.go(runs, manner.grace), compile_seconds, ledger.failures)
 
 
-def _check_together(folders: Sequence[RunFolder], saved: Sequence[Run], expected: int) -> None:
-    """Refuse to go on with runs that do not stand at the same update."""
-    done = [int(run.update) for run in saved]
-    if len(saved) == expected and len(set(done)) == 1:
-        return
-    raise RunFolderError(
-        f"The runs of the group do not stand at the same update ({min(done)} to {max(done)}; "
-        f"{expected - len(saved)} have none), so that they cannot go on together. Go on with each "
-        f"by itself, as in: trimtab resume {folders[0].path}"
-    )
+def _together(
+    session: GroupSession, folders: Sequence[RunFolder], points: Sequence[SavedPoint]
+) -> list[SavedPoint]:
+    """The points, at one and the same update; refused if there is none that all have.
+
+    A kill amid the saves of a group leaves some runs one checkpoint ahead of the others: they go
+    on from the one before.
+    """
+    if not points:
+        return []
+    common = min(point.notes["update"] for point in points)
+    together = [
+        point if point.notes["update"] == common else point_before(session.common, folder, point)
+        for folder, point in zip(folders, points, strict=False)
+    ]
+    done = {point.notes["update"] for point in together}
+    if len(done) > 1 or len(points) < len(folders):
+        raise RunFolderError(
+            f"The runs of the group do not stand at the same update ({min(done)} to {max(done)}; "
+            f"{len(folders) - len(points)} have none), so that they cannot go on together. Go on "
+            f"with each by itself, as in: trimtab resume {folders[0].path}"
+        )
+    return together

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.log.writer import read_jsonl
+from trimtab.training.evaluations import while_training
 from trimtab.training.rundir import RunFolder
 from trimtab.training.statistics import bootstrap_interval, interquartile_mean
 
@@ -31,7 +32,8 @@ def _summary_row(
     mark: float | None,
 ) -> dict[str, Any]:
     whole = [row for row in rows if row["error"] is None]
-    curves = [read_jsonl(RunFolder(folder / row["folder"]).evaluations_path) for row in whole]
+    paths = [RunFolder(folder / row["folder"]).evaluations_path for row in whole]
+    curves = [while_training(read_jsonl(path)) for path in paths]
     scores = np.asarray([curve[-1]["mean"] for curve in curves])
     firsts = [
         next(

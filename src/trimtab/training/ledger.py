@@ -1,6 +1,6 @@
 """What is kept of one run: metrics, evaluations, and the checkpoints ``latest`` and ``best``.
 
-A ledger never looks into the run that it keeps: it hands it to ``Records.save``.
+A ledger never looks into the run that it keeps: it hands it to ``Records``.
 """
 
 import dataclasses
@@ -12,8 +12,9 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from trimtab.errors import EnvironmentFaultError, TrimtabError
-from trimtab.log.writer import JsonLines
 from trimtab.training.evaluate import Episodes, summary
+from trimtab.training.evaluations import OF_BEST
+from trimtab.training.records import Moment, Records
 from trimtab.training.step import FAULT_METRIC
 
 RECENT_UPDATES = 20
@@ -25,21 +26,11 @@ class DivergedError(TrimtabError):
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """The run at its best evaluation so far."""
+    """The run at its best evaluation so far, and what that said."""
 
-    mean: float
-    run: Any
-    update: int
-    written: bool
-
-
-class Records:
-    """The files of a run folder that the loop writes."""
-
-    def __init__(self, metrics: JsonLines, evaluations: JsonLines, save: Any):
-        self.metrics = metrics
-        self.evaluations = evaluations
-        self.save = save  # (name, run, update) -> None
+    moment: Moment
+    evaluation: Mapping[str, float]
+    saved: bool
 
 
 class Keeper(Protocol):
@@ -47,10 +38,13 @@ class Keeper(Protocol):
 
     @property
     def recent_return(self) -> float: ...
+    @property
+    def best_run(self) -> Any: ...
     def record(
         self, run: Any, done: int, columns: Mapping[str, np.ndarray], timing: Mapping[str, float]
     ) -> None: ...
     def evaluated(self, run: Any, done: int, episodes: Episodes) -> dict[str, float]: ...
+    def evaluated_again(self, episodes: Episodes) -> None: ...
     def save(self, run: Any, done: int) -> None: ...
 
 
@@ -58,13 +52,17 @@ class Keeper(Protocol):
 class Ledger:
     """The records of one run while it trains."""
 
-    def __init__(self, records: Records, batch: int, best_mean: float = -math.inf):
+    def __init__(self, records: Records, batch: int, best: Best | None = None):
         self._records = records
         self._batch = batch
-        self._best: Best | None = None
-        self._best_mean = best_mean
+        self._best = best
         self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT_UPDATES)
-        self._sound: tuple[Any, int] | None = None  # the last run whose numbers were all finite
+        self._sound: Moment | None = None  # the last run whose numbers were all finite
+
+    @property
+    def best_run(self) -> Any:
+        """The run at its best evaluation so far; None before the first."""
+        return self._best.moment.run if self._best else None
 
     @property
     def recent_return(self) -> float:
@@ -101,9 +99,9 @@ class Ledger:
             check_finite(faults, columns, done)
         except TrimtabError:
             if self._sound is not None:
-                self.save(*self._sound)
+                self._save(self._sound)
             raise
-        self._sound = run, done + count
+        self._sound = self._records.moment(run, done + count)
         returns, episodes = columns["rollout/return_mean"], columns["rollout/episodes"]
         self._recent.extend(
             (mean * number, number)
@@ -114,19 +112,35 @@ class Ledger:
     def evaluated(self, run: Any, done: int, episodes: Episodes) -> dict[str, float]:
         """Write an evaluation, and keep the run if it is the best so far."""
         figures = summary(episodes)
-        steps = done * self._batch
-        self._records.evaluations.append([{"update": done, "steps": steps, **figures}])
-        if figures["mean"] > self._best_mean:
-            self._best_mean = figures["mean"]
-            self._best = Best(figures["mean"], run, done, written=False)
+        self._records.evaluations.append([{**self._counts(done), **figures}])
+        if self._best is None or figures["mean"] > self._best.evaluation["mean"]:
+            # Alone, or the states of all runs of a group would be kept for the sake of one.
+            moment = self._records.moment(self._records.alone(run), done)
+            self._best = Best(moment, figures, saved=False)
         return figures
 
+    def evaluated_again(self, episodes: Episodes) -> None:
+        """Write an evaluation of ``best_run`` on seeds that did not choose it."""
+        assert self._best is not None
+        counts = self._counts(self._best.moment.update)
+        self._records.evaluations.append([{**counts, **OF_BEST, **summary(episodes)}])
+
     def save(self, run: Any, done: int) -> None:
-        """Write ``latest``, and ``best`` if it is a new one. ``run`` must have been recorded."""
-        self._records.save("latest", run, done)
-        if self._best is not None and not self._best.written:
-            self._records.save("best", self._best.run, self._best.update)
-            self._best = dataclasses.replace(self._best, run=None, written=True)
+        """Save ``latest``, and ``best`` if it is a new one. ``run`` must have been recorded."""
+        self._save(self._records.moment(run, done))
+
+    def _save(self, moment: Moment) -> None:
+        # The best comes first: evaluations that are in the latest have then left their best behind.
+        best = self._best
+        if best is not None and not best.saved:
+            notes = {**self._counts(best.moment.update), "evaluation": best.evaluation}
+            saved = self._records.save("best", best.moment, notes)
+            self._best = dataclasses.replace(best, saved=saved)
+        latest = dataclasses.replace(moment, run=self._records.alone(moment.run))
+        self._records.save("latest", latest, self._counts(moment.update))
+
+    def _counts(self, done: int) -> dict[str, int]:
+        return {"update": done, "steps": done * self._batch}
 
 
 def check_finite(faults: np.ndarray, columns: Mapping[str, np.ndarray], done: int) -> None:

@@ -6,16 +6,20 @@ the device works on one call, the host records the metrics of the one before.
 
 import dataclasses
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 
+from trimtab.errors import RunFolderError
 from trimtab.keys import Purpose, stream
 from trimtab.log.progress import Progress, Status
 from trimtab.training.config import TrainSettings, batch_size, num_updates
 from trimtab.training.ledger import Keeper
+from trimtab.training.saver import Saver
 from trimtab.training.signals import StopRequest
 from trimtab.training.step import Run
 from trimtab.training.telemetry import Telemetry
@@ -54,6 +58,9 @@ class Schedule:
         return done == self.updates or (self.eval_every > 0 and done % self.eval_every == 0)
 
     def saves(self, done: int, seconds_since: float) -> bool:
+        """Whether a checkpoint is due; at its end a run is saved in any case."""
+        if done == self.updates:
+            return False
         if self.checkpoint_every:
             return done % self.checkpoint_every == 0
         return seconds_since >= self.checkpoint_seconds
@@ -88,23 +95,25 @@ class Loop:
         programs: Programs,
         schedule: Schedule,
         ledger: Keeper,
+        saver: Saver,
         progress: Progress,
     ):
         self._algorithm = algorithm
         self._programs = programs
         self._schedule = schedule
         self._ledger = ledger
+        self._saver = saver
         self._progress = progress
         self._unrecorded: tuple[int, int, Run, dict[str, Array]] | None = None
 
-    def go(self, run: Run) -> Outcome:
-        """Train from ``run`` to the end of the schedule, or until a signal."""
+    def go(self, run: Run, grace: float | None = None) -> Outcome:
+        """Train from ``run`` to the end of the schedule, or until a signal; see ``StopRequest``."""
         schedule = self._schedule
         done = updates_done(run)
         self._telemetry = Telemetry(schedule.batch)
         self._saved_at = self._telemetry.begun
         self._first_update = done
-        with StopRequest() as stop:
+        with StopRequest(grace) as stop:
             while done < schedule.updates and stop.requested is None:
                 count = schedule.next_call(done)
                 run, metrics = self._programs.step(self._algorithm, run, np.int32(count))
@@ -116,10 +125,16 @@ class Loop:
                     self._evaluate(run, done)
                 if schedule.saves(done, time.perf_counter() - self._saved_at):
                     self._save(run, done)
+                self._tell()
             self._record()
             seconds = time.perf_counter() - self._telemetry.begun
+            if done == schedule.updates:
+                self._evaluate_best()
             self._save(run, done)
+            self._saver.wait()
+            self._tell()
         self._progress.close()
+        require_written(self._saver.refused)
         return Outcome(run, seconds, stop.requested.name if stop.requested else None)
 
     def _record(self) -> None:
@@ -144,10 +159,25 @@ class Loop:
             recent_return=self._ledger.recent_return,
         )
 
+    def _tell(self) -> None:
+        for path, error in self._saver.news().items():
+            self._progress.say(
+                f"{path} could not be written ({error.strerror or error}). What is there is kept, "
+                "what is new is tried again, and training goes on."
+            )
+
+    def _evaluation(self, run: Run, number: int) -> Any:
+        root = evaluation_root(run, number)
+        return self._programs.evaluate(self._algorithm, on_one_device(run.learner), root)
+
+    def _evaluate_best(self) -> None:
+        best = self._ledger.best_run
+        if best is not None:
+            # While training an evaluation's number is that of its update, which is never 0.
+            self._ledger.evaluated_again(self._evaluation(best, 0))
+
     def _evaluate(self, run: Run, done: int) -> None:
-        root = evaluation_root(run, done)
-        episodes = self._programs.evaluate(self._algorithm, on_one_device(run.learner), root)
-        figures = self._ledger.evaluated(run, done, episodes)
+        figures = self._ledger.evaluated(run, done, self._evaluation(run, done))
         steps = done * self._schedule.batch
         self._progress.evaluated(steps, figures["mean"], figures["standard_error"])
 
@@ -170,6 +200,17 @@ def evaluation_root(run: Run, done: int) -> Array:
         return stream(root, Purpose.EVALUATION, done)
 
     return jax.vmap(derived)(run.root) if run.root.ndim else derived(run.root)
+
+
+def require_written(refused: Mapping[Path, OSError]) -> None:
+    """An error if the end of a run is not on the disk."""
+    if not refused:
+        return
+    reasons = [f"{path} ({error.strerror or error})" for path, error in refused.items()]
+    raise RunFolderError(
+        f"Training has ended, but its end could not be written: {', '.join(reasons)}. The "
+        "checkpoint before it is kept. Make room, and go on from there with: trimtab resume RUN"
+    )
 
 
 def on_one_device(tree: Any) -> Any:

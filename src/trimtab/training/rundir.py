@@ -30,6 +30,7 @@ from trimtab.log.writer import read_last
 from trimtab.settings import checked, replaced
 from trimtab.training import checkpoint, tomlfile
 from trimtab.training.config import TrainSettings, batch_size, num_updates
+from trimtab.training.evaluations import while_training
 from trimtab.training.npzfile import is_plain_path
 
 SCHEMA_VERSION = 1
@@ -322,6 +323,7 @@ def _summary(folder: RunFolder) -> RunSummary:
         settings = checked(replaced(TrainSettings(), config["training"], _CONFIG))
         total_steps = num_updates(settings) * batch_size(settings)
     metrics = _records(folder.metrics_path)
+    evaluations = while_training(_records(folder.evaluations_path))
     steps = _numbers(metrics, "steps")
     returns = _numbers(metrics, "rollout/return_mean")
     saved = None  # metrics may be ahead of what a resume would start from
@@ -337,7 +339,7 @@ def _summary(folder: RunFolder) -> RunSummary:
         steps=int(steps[-1]) if steps else 0,
         total_steps=total_steps,
         last_return=returns[-1] if returns else None,
-        best_evaluation=max(_numbers(_records(folder.evaluations_path), "mean"), default=None),
+        best_evaluation=max(_numbers(evaluations, "mean"), default=None),
     )
 
 

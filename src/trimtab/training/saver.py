@@ -2,10 +2,13 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
+
+from trimtab.log.writer import JsonLines
+from trimtab.training import checkpoint
 
 if TYPE_CHECKING:
     from trimtab.training.leaves import StoredLeaf
@@ -19,14 +22,12 @@ class Snapshot:
     leaves: "list[StoredLeaf]"
     manifest: Mapping[str, Any]
     keep_previous: bool
+    records: tuple[JsonLines, ...] = ()  # the manifest notes their lengths: they go first
 
-
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """A snapshot that the disk refused, and why."""
-
-    snapshot: Snapshot
-    error: OSError
+    def write(self) -> None:
+        for file in self.records:
+            file.sync()
+        checkpoint.write(self.folder, self.leaves, self.manifest, keep_previous=self.keep_previous)
 
 
 @final
@@ -34,14 +35,14 @@ class Saver:
     """Writes snapshots in the order of their coming, in a context that ends when all are written.
 
     If the disk is slower than training, the newest snapshot of a folder takes the place of one that
-    still waits. A snapshot that the disk refused is tried again with the next one.
+    still waits. What the disk refused is tried again with the next snapshot.
     """
 
-    def __init__(self, write: Callable[[Snapshot], None]):
-        self._write = write
+    def __init__(self) -> None:
         self._waiting: dict[Path, Snapshot] = {}
-        self._refused: dict[Path, Snapshot] = {}
-        self._failures: list[Failure] = []
+        self._again: dict[Path, Snapshot] = {}
+        self._refused: dict[Path, OSError] = {}
+        self._untold: dict[Path, OSError] = {}
         self._bug: BaseException | None = None
         self._writing = False
         self._closed = False
@@ -51,8 +52,8 @@ class Saver:
     def submit(self, snapshot: Snapshot) -> None:
         """Have the snapshot written soon. Returns at once."""
         with self._changed:
-            again, self._refused = self._refused, {}
-            self._waiting = {**again, **self._waiting}
+            self._waiting = {**self._again, **self._waiting}
+            self._again.clear()
             # To the end: whatever was submitted before it is on the disk before it.
             self._waiting.pop(snapshot.folder, None)
             self._waiting[snapshot.folder] = snapshot
@@ -62,13 +63,29 @@ class Saver:
                 self._thread = threading.Thread(target=self._work, name="saver", daemon=True)
                 self._thread.start()
 
-    def failures(self) -> list[Failure]:
-        """What the disk has refused since the last call. Raises what else went wrong."""
+    def note(self, path: Path, error: OSError | None) -> None:
+        """Say how a write of the caller's own went, so that all is known in one place."""
+        with self._changed:
+            if error is None:
+                self._refused.pop(path, None)
+            else:
+                if path not in self._refused:
+                    self._untold[path] = error
+                self._refused[path] = error
+
+    @property
+    def refused(self) -> dict[Path, OSError]:
+        """What is not on the disk, because of what the disk last said."""
+        with self._changed:
+            return dict(self._refused)
+
+    def news(self) -> dict[Path, OSError]:
+        """What the disk has begun to refuse since the last call. Raises what else went wrong."""
         with self._changed:
             if self._bug is not None:
                 raise self._bug
-            failures, self._failures = self._failures, []
-            return failures
+            untold, self._untold = self._untold, {}
+            return untold
 
     def wait(self) -> None:
         """Until everything that was submitted is on the disk, or was refused."""
@@ -101,13 +118,14 @@ class Saver:
             self._writing = True
         error: BaseException | None = None
         try:
-            self._write(snapshot)
+            snapshot.write()
         except BaseException as caught:
             error = caught
+        if error is None or isinstance(error, OSError):
+            self.note(snapshot.folder, error)
         with self._changed:
             if isinstance(error, OSError):
-                self._failures.append(Failure(snapshot, error))
-                self._refused[snapshot.folder] = snapshot
+                self._again[snapshot.folder] = snapshot
             elif error is not None:
                 self._bug = error
             self._writing = False

@@ -1,5 +1,6 @@
 """A run from its configuration to its end: environment, programs, folder, loop."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
@@ -9,15 +10,17 @@ import jax
 import numpy as np
 
 from trimtab.envs.make import find
+from trimtab.errors import DamagedCheckpointError
 from trimtab.log.progress import Progress
-from trimtab.log.writer import JsonLines, read_jsonl
 from trimtab.spaces import EnvSpec
 from trimtab.training import checkpoint
-from trimtab.training.config import TrainSettings, batch_size, num_updates
+from trimtab.training.config import TrainSettings, num_updates
 from trimtab.training.devices import DevicePlan
-from trimtab.training.ledger import Ledger, Records
+from trimtab.training.ledger import Best, Ledger
 from trimtab.training.loop import Loop, Outcome, Programs, Schedule
+from trimtab.training.records import Moment, Records
 from trimtab.training.rundir import RunFolder
+from trimtab.training.saver import Saver
 from trimtab.training.step import Run
 from trimtab.training.tracking import tracked
 
@@ -101,8 +104,17 @@ def as_arrays(algorithm: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), algorithm)
 
 
+@dataclasses.dataclass(frozen=True)
+class Manner:
+    """How a run is begun, and how it may be left."""
+
+    resumed: bool = False  # from its latest checkpoint
+    strict: bool = False  # a damaged checkpoint is an error, even if the one before it is whole
+    grace: float | None = None  # see ``StopRequest``
+
+
 def run_session(
-    session: Session, folder: RunFolder, progress: Progress, *, resumed: bool
+    session: Session, folder: RunFolder, progress: Progress, manner: Manner
 ) -> tuple[Outcome, float]:
     """Compile, train, and keep the folder up to date. Also the seconds of compiling."""
     progress.compiling()
@@ -110,63 +122,84 @@ def run_session(
     run, programs = session.compile()
     compile_seconds = time.perf_counter() - before
     progress.compiled(compile_seconds)
-    ledger, saved = open_ledger(session, folder, progress, resumed=resumed)
-    start = run if saved is None else session.place(saved)
     settings = session.settings
-    resumed_at = 0 if saved is None else int(saved.update) * batch_size(settings)
-    try:
+    with contextlib.closing(session), Saver() as saver:
+        point = saved_point(session, folder, progress, manner)
+        start = run if point is None else session.place(point.run)
+        resumed_at = 0 if point is None else point.notes["steps"]
+        ledger = open_ledger(session, folder, saver, point)
         with tracked([folder], settings.track, resumed_at, progress) as watched:
-            loop = Loop(session.algorithm, programs, session.schedule, ledger, watched)
-            return loop.go(start), compile_seconds
-    finally:
-        session.close()
+            loop = Loop(session.algorithm, programs, session.schedule, ledger, saver, watched)
+            return loop.go(start, manner.grace), compile_seconds
 
 
 def open_ledger(
     session: Session,
     folder: RunFolder,
-    progress: Progress,
-    *,
-    resumed: bool,
+    saver: Saver,
+    point: "SavedPoint | None",
     alone: Callable[[Any], Run] = lambda run: run,
-) -> tuple[Ledger, Run | None]:
-    """The ledger of a run's folder, and the run that it goes on from; None where it begins.
+) -> Ledger:
+    """The ledger of a run's folder, which goes on from a saved point or begins.
 
     ``alone`` gives the run itself, where the loop keeps it in some other form.
     """
-    metrics, evaluations = JsonLines(folder.metrics_path), JsonLines(folder.evaluations_path)
-    run = None
-    # A run that was stopped before its first checkpoint begins again.
-    if resumed and checkpoint.exists(folder.checkpoint_path("latest")):
-        run, notes = load_run(session, folder, "latest")
-        metrics.truncate(notes["metrics_offset"])
-        evaluations.truncate(notes["evaluations_offset"])
-    else:
-        metrics.truncate(0)
-        evaluations.truncate(0)
     shapes = network_shapes(session.template)
     identity = {"environment": session.env.spec.id, "network": shapes}
+    records = Records(folder, saver, identity, alone)
+    records.rewind(point.notes if point else None)
+    return Ledger(records, session.schedule.batch, point.best if point else None)
 
-    def save(name: str, saved: Any, update: int) -> None:
-        metrics.sync()
-        evaluations.sync()
-        notes = {
-            **identity,
-            "update": update,
-            "steps": update * batch_size(session.settings),
-            "metrics_offset": metrics.offset,
-            "evaluations_offset": evaluations.offset,
-        }
-        try:
-            checkpoint.save(folder.checkpoint_path(name), alone(saved), notes)
-        except OSError as error:
-            progress.say(
-                f"The checkpoint {name!r} of update {update:,} could not be saved "
-                f"({error.strerror or error}); the one before it is kept, and training goes on."
-            )
 
-    best = max((row["mean"] for row in read_jsonl(evaluations.path)), default=float("-inf"))
-    return Ledger(Records(metrics, evaluations, save), session.schedule.batch, best), run
+@dataclasses.dataclass(frozen=True)
+class SavedPoint:
+    """Where a run goes on."""
+
+    run: Run
+    notes: Mapping[str, Any]
+    best: Best | None
+
+
+def saved_point(
+    session: Session, folder: RunFolder, progress: Progress, manner: Manner
+) -> SavedPoint | None:
+    """Where the run goes on: at its latest checkpoint, or at the one before if that is damaged.
+
+    None where it begins; a run that was stopped before its first checkpoint begins again.
+    """
+
+    def whole(name: str) -> tuple[Run, dict[str, Any]] | None:
+        path = folder.checkpoint_path(name)
+        while checkpoint.exists(path):
+            try:
+                return load_run(session, folder, name)
+            except DamagedCheckpointError as error:
+                replaceable = name == "best" or checkpoint.previous(path).exists()
+                if manner.strict or not (path.exists() and replaceable):
+                    raise
+                aside = checkpoint.set_aside(path)
+                progress.say(f"{error} It is now {aside}, and the run goes on without it.")
+        return None
+
+    latest = whole("latest") if manner.resumed else None
+    if latest is None:
+        return None
+    best = whole("best")
+    return SavedPoint(*latest, best=_as_best(*best) if best else None)
+
+
+def point_before(session: Session, folder: RunFolder, point: SavedPoint) -> SavedPoint:
+    """The one that the latest replaced, if it was kept; else the latest."""
+    latest = folder.checkpoint_path("latest")
+    if not checkpoint.previous(latest).exists():
+        return point
+    run, notes = load_run(session, folder, checkpoint.previous(latest).name)
+    return dataclasses.replace(point, run=run, notes=notes)
+
+
+def _as_best(run: Run, notes: Mapping[str, Any]) -> Best:
+    moment = Moment(run, notes["update"], notes["metrics_offset"], notes["evaluations_offset"])
+    return Best(moment, notes["evaluation"], saved=True)
 
 
 def load_run(session: Session, folder: RunFolder, name: str) -> tuple[Run, dict[str, Any]]:

@@ -28,7 +28,7 @@ def configured(call, monkeypatch: pytest.MonkeyPatch):
     """The configuration that ``trimtab train`` would have trained."""
     seen: list[Configuration] = []
 
-    def capture(configuration: Configuration, *_: Any) -> None:
+    def capture(configuration: Configuration, *_: Any, **__: Any) -> None:
         seen.append(configuration)
         raise _CapturedError("Enough.")
 

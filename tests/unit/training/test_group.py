@@ -107,10 +107,15 @@ def test_a_stopped_group_goes_on_together_or_each_by_itself(group, tmp_path):
     assert whole.stopped_by is None
     for ours, theirs in zip(whole.runs, group.runs, strict=True):
         assert_same_metrics(ours.metrics, theirs.metrics)
-    longer = resume(whole.path / "learning_rate=0.01-seed-3", total_steps=64 * 9)
-    assert len(longer.metrics) == 9
+    # One that is a checkpoint ahead, as after a kill amid the saves, goes on with the others.
+    ahead = whole.path / "learning_rate=0.01-seed-3"
+    assert len(resume(ahead, total_steps=64 * 9).metrics) == 9
+    together = resume_group(whole.path, total_steps=64 * 10)
+    assert {len(run.metrics) for run in together.runs} == {10}
+    for updates in (11, 12):
+        resume(ahead, total_steps=64 * updates)
     with pytest.raises(RunFolderError, match="do not stand at the same update"):
-        resume_group(whole.path, total_steps=64 * 10)
+        resume_group(whole.path, total_steps=64 * 14)
 
 
 CARTPOLE = make("CartPole-v1")

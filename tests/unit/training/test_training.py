@@ -135,6 +135,60 @@ def test_best_is_the_checkpoint_with_the_best_evaluation(tmp_path):
     assert read_manifest(run.folder.checkpoint_path("best"))["update"] == best["update"]
 
 
+def test_at_the_end_the_best_is_evaluated_again_on_seeds_that_did_not_choose_it(tmp_path):
+    run = train(tmp_path / "run", eval_every=1, algorithm=trimtab.PPO(learning_rate=0.05))
+    best = max(run.evaluations, key=lambda row: row["mean"])
+    final = run.final_evaluation
+    assert (final["update"], final["checkpoint"]) == (best["update"], "best")
+    assert final["mean"] != best["mean"]
+    assert len(run.evaluations) == 12
+    # A run that was made longer is not done: then its new end has the last word.
+    longer = resume(run.path, total_steps=64 * 14)
+    assert longer.final_evaluation is not None
+    assert len(longer.evaluations) == 14
+    assert [row["update"] for row in longer.evaluations] == list(range(1, 15))
+
+
+def damage(folder, name):
+    file = folder / "checkpoints" / name / "learner.npz"
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+class Sentences(Quiet):
+    def __init__(self):
+        self.said = []
+
+    def say(self, sentence):
+        self.said.append(sentence)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path):
+    whole = resume(train(tmp_path / "whole").path, total_steps=64 * 14)
+    names = sorted(path.name for path in (whole.path / "checkpoints").iterdir())
+    assert names == ["best", "latest", "latest.previous"]
+    damage(whole.path, "latest")
+    with pytest.raises(CheckpointError, match=r"learner\.npz is damaged.*latest\.previous"):
+        resume(whole.path, strict=True)
+    progress = Sentences()
+    again = resume(whole.path, progress)
+    assert "learner.npz is damaged" in progress.said[0]
+    assert "latest.damaged" in progress.said[0]
+    np.testing.assert_equal(without_times(again.metrics), without_times(whole.metrics))
+    damage(whole.path, "latest")
+    damage(whole.path, "latest.previous")
+    with pytest.raises(CheckpointError, match=r"latest\.previous: learner\.npz is damaged"):
+        resume(whole.path, progress)
+
+
+def test_a_damaged_best_is_set_aside(tmp_path):
+    run = train(tmp_path / "run")
+    damage(run.path, "best")
+    progress = Sentences()
+    resume(run.path, progress, total_steps=64 * 13)
+    assert "best.damaged" in progress.said[0]
+    assert run.evaluate(episodes=1)["checkpoint"] == "best"
+
+
 def test_evaluate_is_repeatable_and_seeds_differ(tmp_path):
     run = train(tmp_path / "run")
     figures = run.evaluate(episodes=8, seed=3)
