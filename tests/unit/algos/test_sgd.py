@@ -5,7 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.algos.sgd import Adam, Descent, RMSProp, epoch, mean_of_made, scan_until
+from trimtab.algos.sgd import (
+    FEWEST_ROWS,
+    MOST_ROWS,
+    Adam,
+    Descent,
+    RMSProp,
+    epoch,
+    mean_gradient,
+    mean_of_made,
+    part_size,
+    scan_until,
+)
 from trimtab.nets.flat import Flat
 
 
@@ -113,3 +124,38 @@ def test_without_a_limit_gradients_keep_their_length():
     _, state, norm = rmsprop.step(parameters, rmsprop.init(parameters), jnp.array([1e3]))
     assert norm == 1e3
     np.testing.assert_allclose(state.square, [1e6])
+
+
+@pytest.mark.parametrize(
+    ("size", "part"), [(4096, 256), (600, 200), (257, 257), (512, 256), (9, 9)]
+)
+def test_parts_of_a_minibatch_divide_it_and_fit_a_cache(size, part):
+    assert part_size(size) == part
+    assert size % part == 0
+    assert part == size or FEWEST_ROWS <= part <= MOST_ROWS
+
+
+@pytest.mark.parametrize("size", [1024, 251])
+def test_the_gradient_of_a_minibatch_is_that_of_least_squares(size):
+    """Loss ½ (xᵀw − y)²: the mean gradient is Xᵀ(Xw − y) / n, in parts or not."""
+    rng = np.random.default_rng(0)
+    x, y, w = rng.normal(size=(size, 3)), rng.normal(size=size), rng.normal(size=3)
+
+    def terms(network, row):
+        error = row[0] @ network["w"] - row[1]
+        return {"half_square": 0.5 * error**2, "largest": jnp.abs(error)}
+
+    def mean(each):
+        return {"half_square": each["half_square"].mean(), "largest": each["largest"].max()}
+
+    gradient, means = mean_gradient(
+        terms,
+        lambda terms: terms["half_square"],
+        Flat.of({"w": jnp.asarray(w, jnp.float32)}),
+        (jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)),
+        mean,
+    )
+    error = x @ w - y
+    np.testing.assert_allclose(gradient, x.T @ error / size, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(means["half_square"], 0.5 * (error**2).mean(), rtol=1e-4)
+    np.testing.assert_allclose(means["largest"], np.abs(error).max(), rtol=1e-4)
