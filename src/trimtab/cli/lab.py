@@ -71,14 +71,15 @@ def lab_command(arguments: Sequence[str]) -> int:
     plan.check_batches(values["batches"])
     subject = _subject(values)
 
+    from trimtab.algos.gradients import check_heads
     from trimtab.lab import page
+    from trimtab.lab.algorithms import check_algorithm
     from trimtab.lab.engine import Conditions
-    from trimtab.lab.heads import check_heads
     from trimtab.lab.notebook import Notebook
-    from trimtab.lab.survey import Survey, Wanted, check_traces
+    from trimtab.lab.survey import Survey, Wanted
 
     check_heads(heads)
-    check_traces(subject.algorithm, traces)
+    check_algorithm(subject.algorithm, traces)
     own = subject.own_split
     wanted = Wanted(splits or plan.default_splits(own.samples, own), traces or (None,))
     plan.check_splits(wanted.splits, getattr(subject.algorithm, "minibatches", 1))

@@ -1,29 +1,32 @@
-"""What the lab asks of an algorithm beside its losses."""
+"""Which algorithms the lab can measure, and of which dynamic programming knows what to expect."""
 
 from typing import Any
 
+from trimtab.errors import SettingError
 
-def discount(algorithm: Any) -> float:
-    """γ, however it was given."""
-    horizon = getattr(algorithm, "horizon", None)
-    return float(algorithm.gamma if horizon is None else 1.0 - 1.0 / horizon)
+
+def check_algorithm(algorithm: Any, traces: tuple[float, ...]) -> None:
+    """Refuse an algorithm without a loss per sample of a rollout, and λ for one that has none."""
+    name = type(algorithm).__name__
+    if not (hasattr(algorithm, "prepare") and hasattr(algorithm, "terms")):
+        raise SettingError(
+            f"The lab measures policy gradients of rollouts, and {name} learns in another way: "
+            "expected PPO, A2C or REINFORCE."
+        )
+    if traces and not hasattr(algorithm, "gae_lambda"):
+        raise SettingError(f"--lambdas has no effect on {name}, which has no lambda.")
 
 
 def is_plain(algorithm: Any) -> bool:
     """Whether its gradient follows the environment's rewards and the critic's values as they are.
 
-    Only then does dynamic programming know what it expects.
+    And whether the policy sees all of the state: then dynamic programming knows the expectation.
     """
     return (
-        not getattr(algorithm, "normalize_rewards", False)
-        and getattr(algorithm, "reward_scale", None) is None
-        and getattr(algorithm, "reward_clip", None) is None
-        and getattr(algorithm, "value_normalization", "off") == "off"
+        not algorithm.normalize_rewards
+        and algorithm.reward_scale is None
+        and algorithm.reward_clip is None
+        and algorithm.value_normalization == "off"
+        and algorithm.gru_units is None
         and getattr(algorithm, "episodes", "fixed") == "fixed"
     )
-
-
-def optimiser_of(algorithm: Any, parameters: Any) -> Any:
-    if hasattr(algorithm, "optimiser_of"):
-        return algorithm.optimiser_of(parameters)
-    return algorithm._adam()

@@ -71,10 +71,7 @@ class TabularSubject:
     def of(env: TabularEnv, network: Any) -> "TabularSubject":
         states, actions = env.expected_reward.shape
         chain = Chain(env, exact.policy_table(network, states, actions))
-        critic = np.zeros(states)
-        if getattr(network, "critic", network) is not None:
-            critic = exact.value_table(network, states)
-        return TabularSubject(chain, network, critic)
+        return TabularSubject(chain, network, exact.value_table(network, states, actions))
 
     def bias(self, head: str, used: tuple[bool, ...], estimator: Estimator) -> ExactBias:
         """The exact bias of one head's gradient."""

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from trimtab.algos.gradients import Gradient, head_loss
 from trimtab.keys import Purpose, stream
 from trimtab.lab.collecting import Facts, collect_group, into_batches
 from trimtab.lab.directions import LaneCosines, lane_cosines
 from trimtab.lab.estimators import Moments
-from trimtab.lab.heads import Gradient, head_loss
 from trimtab.lab.moments import BatchMoments, batch_moments
 from trimtab.lab.plan import Split, Start, Storage, grouping, storage_for
 from trimtab.lab.sketch import Sketch

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trimtab.algos.gradients import Gradient
 from trimtab.envs.tabular import TabularEnv
 from trimtab.errors import SettingError
-from trimtab.lab.heads import Gradient
 
 MOST_ATOMS = 4_000_000
 
@@ -277,20 +277,23 @@ def advantage_atoms(
 
 def policy_table(network: Any, states: int, actions: int) -> np.ndarray:
     """π(a|s) of a network, [S, A]."""
-
-    def row(state: jax.Array) -> jax.Array:
-        policy = network.policy(state)
-        return jax.vmap(policy.log_prob)(jnp.arange(actions, dtype=jnp.int32))
-
-    table = jnp.exp(jax.jit(jax.vmap(row))(jnp.arange(states, dtype=jnp.int32)))
-    table = np.asarray(table, np.float64)
+    table = np.asarray(_tables(network, states, actions)[0], np.float64)
     return table / table.sum(axis=1, keepdims=True)
 
 
-def value_table(network: Any, states: int) -> np.ndarray:
+def value_table(network: Any, states: int, actions: int) -> np.ndarray:
     """V̂(s) of a network, [S]."""
-    values = jax.jit(jax.vmap(network.value))(jnp.arange(states, dtype=jnp.int32))
-    return np.asarray(values, np.float64)
+    return np.asarray(_tables(network, states, actions)[1], np.float64)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _tables(network: Any, states: int, actions: int) -> tuple[jax.Array, jax.Array]:
+    def row(state: jax.Array) -> tuple[jax.Array, jax.Array]:
+        log_prob = network.policy(state).log_prob
+        log_probs = jax.vmap(log_prob)(jnp.arange(actions, dtype=jnp.int32))
+        return jnp.exp(log_probs), network.value(state)
+
+    return jax.vmap(row)(jnp.arange(states, dtype=jnp.int32))
 
 
 def weighted_losses(states: int, actions: int) -> dict[str, Callable[[Any, Any], jax.Array]]:

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from trimtab.lab.algorithms import optimiser_of
 from trimtab.lab.estimators import Moments
 from trimtab.lab.intervals import Estimate, mean_interval
 from trimtab.ops.shuffle import permutation
@@ -44,7 +43,7 @@ def drift(algorithm: Any, learner: Any, samples: Any, key: Array) -> Drift:
     """
     count = jax.tree.leaves(samples)[0].shape[0]
     size = count // algorithm.minibatches
-    optimiser = optimiser_of(algorithm, learner.parameters)
+    optimiser = algorithm.optimiser_of(learner.parameters)
     before = learner.parameters.network()
 
     def policy_loss(network: Any, left: Array) -> Array:

@@ -1,6 +1,4 @@
-"""Networks that the lab puts in place of a learner's: tables, and a critic that is exact."""
-
-from typing import Any
+"""A network that is two tables: what exact gradients are checked against."""
 
 import jax
 from jax import Array
@@ -21,28 +19,15 @@ class TabularActorCritic:
     def action_space(self) -> Discrete:
         return Discrete(self.logits.shape[-1])
 
-    def policy(self, obs: Array) -> Categorical:
+    @property
+    def gru(self) -> None:
+        """It is not recurrent."""
+        return None
+
+    def policy(self, obs: Array, hidden: None = None) -> Categorical:
         return Categorical(_row(self.logits, obs))
 
-    def value(self, obs: Array) -> Array:
-        return _row(self.values, obs)
-
-
-@module
-class WithValues:
-    """A network whose critic is a table: for asking what a perfect one would change."""
-
-    network: Any
-    values: Array  # [S]
-
-    @property
-    def action_space(self) -> Any:
-        return self.network.action_space
-
-    def policy(self, obs: Array) -> Any:
-        return self.network.policy(obs)
-
-    def value(self, obs: Array) -> Array:
+    def value(self, obs: Array, hidden: None = None) -> Array:
         return _row(self.values, obs)
 
 

@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trimtab.algos.gradients import Gradient
+from trimtab.algos.onpolicy import discount
 from trimtab.collect.episodes import start_lanes
 from trimtab.envs.tabular import TabularEnv
-from trimtab.errors import SettingError
 from trimtab.keys import Purpose, stream
 from trimtab.lab import algorithms, minibatches
 from trimtab.lab.advice import advise
 from trimtab.lab.bias import Estimator, TabularSubject
 from trimtab.lab.engine import Conditions, Laboratory, Measurement
-from trimtab.lab.heads import Gradient
 from trimtab.lab.notebook import Notebook
 from trimtab.lab.plan import Split
 from trimtab.lab.reference import measure_reference
@@ -51,6 +51,7 @@ class Survey:
         self.laboratory = Laboratory(subject.env, subject.algorithm, conditions)
         self._seconds: dict[Split, float] = {}
         self._gradients: dict[str, Gradient] | None = None
+        self._tabular: dict[str, TabularSubject] = {}
 
     @property
     def cells(self) -> list[tuple[Moment, Split, float | None]]:
@@ -149,14 +150,17 @@ class Survey:
         env, algorithm = self.subject.env, self.subject.algorithm
         if not isinstance(env, TabularEnv) or not algorithms.is_plain(algorithm):
             return None
-        return TabularSubject.of(env, moment.learner.parameters.network())
+        if moment.name not in self._tabular:
+            network = moment.learner.parameters.network()
+            self._tabular[moment.name] = TabularSubject.of(env, network)
+        return self._tabular[moment.name]
 
     def estimator(self, split: Split, trace: float | None) -> Estimator:
         conditions = self.laboratory.conditions
         own = float(getattr(self.subject.algorithm, "gae_lambda", 1.0))
         return Estimator(
             split,
-            algorithms.discount(self.subject.algorithm),
+            float(discount(self.subject.algorithm)),
             own if trace is None else trace,
             conditions.start,
             conditions.warm_up,
@@ -266,11 +270,3 @@ class Survey:
                         }
                     )
         return sentences
-
-
-def check_traces(algorithm: Any, traces: tuple[float, ...]) -> None:
-    """Refuse λ for an algorithm that has none."""
-    if traces and not hasattr(algorithm, "gae_lambda"):
-        raise SettingError(
-            f"--lambdas has no effect on {type(algorithm).__name__}, which has no lambda."
-        )

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.algos.ppo import PPO, Learner
+from trimtab.algos.gradients import Gradient, head_loss
+from trimtab.algos.onpolicy import Learner
+from trimtab.algos.ppo import PPO
 from trimtab.envs.tabular import TabularEnv
 from trimtab.lab import exact
 from trimtab.lab.collecting import collect_group
 from trimtab.lab.exact import Chain
-from trimtab.lab.heads import Gradient, head_loss
-from trimtab.lab.networks import TabularActorCritic, WithValues
+from trimtab.lab.networks import TabularActorCritic
 from trimtab.lab.plan import Split
 from trimtab.nets.flat import Flat
 
@@ -122,7 +123,7 @@ def test_the_gradient_through_a_network_is_the_tables():
     error = values - chain.state_values(DISCOUNT)  # ∇ ½(V̂ − V)² = d(s) (V̂ − V)
     np.testing.assert_allclose(critic, weights.states * error, atol=1e-6)
     np.testing.assert_allclose(exact.policy_table(network, 4, 2), chain.policy, atol=1e-6)
-    np.testing.assert_allclose(exact.value_table(network, 4), values, atol=1e-6)
+    np.testing.assert_allclose(exact.value_table(network, 4, 2), values, atol=1e-6)
 
 
 def test_a_long_rollout_comes_near_the_limit():
@@ -262,14 +263,3 @@ def test_each_source_switched_on_is_a_bias_that_monte_carlo_sees(name):
     # The estimated bias is the exact one within its error, and is not nothing.
     assert_agrees(seen, error, bias)
     assert np.abs(seen / np.maximum(error, 1e-9)).max() > 4.5
-
-
-def test_the_exact_critic_in_place_of_a_learned_one_changes_values_only():
-    env = random_task()
-    network = random_network(env)
-    values = jnp.asarray(chain_of(env, network).state_values(DISCOUNT), jnp.float32)
-    whole = WithValues(network, values)
-    np.testing.assert_allclose(exact.value_table(whole, 4), values, atol=1e-6)
-    np.testing.assert_array_equal(
-        exact.policy_table(whole, 4, 2), exact.policy_table(network, 4, 2)
-    )

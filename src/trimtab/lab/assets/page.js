@@ -59,8 +59,8 @@ function draw(element, data, x, y, more = {}) {
   Plotly.react(element, data, layout, { responsive: true, displayModeBar: false });
 }
 
-const errorBars = (estimates) => ({
-  type: "data", symmetric: false, thickness: 1.2, width: 3,
+const errorBars = (estimates, barColour = {}) => ({
+  type: "data", symmetric: false, thickness: 1.2, width: 3, ...barColour,
   array: estimates.map(([value, , high]) => Math.max(number(high) - number(value), 0)),
   arrayminus: estimates.map(([value, low]) => Math.max(number(value) - number(low), 0)),
 });
@@ -106,11 +106,11 @@ const panels = [
       const parts = [["individual", "individual"], ["covariance", "covariance in lanes"], ["between_lanes", "between lanes"]];
       const data = parts.map(([key, name], i) => {
         const estimates = shown().map((cell) => record(cell).figures[key]);
-        return { type: "bar", x: names, y: values(estimates), error_y: errorBars(estimates), name, marker: { color: colour(i) } };
+        return { type: "bar", x: names, y: values(estimates), error_y: errorBars(estimates, { color: theme().ink }), name, marker: { color: colour(i) } };
       });
       if (withBias().length) {
         const estimates = shown().map((cell) => { const b = record(cell).bias; const e = b.exact_squared_bias; return e === undefined ? b.squared_bias : [e, e, e]; });
-        data.push({ type: "bar", x: names, y: values(estimates), error_y: errorBars(estimates), name: "bias²", marker: { color: colour(4) } });
+        data.push({ type: "bar", x: names, y: values(estimates), error_y: errorBars(estimates, { color: theme().ink }), name: "bias²", marker: { color: colour(4) } });
       }
       draw(element, data, axis("lanes × steps"), axis("squared length"), { barmode: "group" });
     },
