@@ -64,10 +64,25 @@ def check_minibatches(settings: TrainSettings, minibatches: int) -> None:
     batch = batch_size(settings)
     if batch % minibatches == 0:
         return
-    divisors = [d for d in range(1, min(batch, 65_536) + 1) if batch % d == 0]
-    near = sorted(sorted(divisors, key=lambda d: abs(d - minibatches))[:3])
+    near = nearest_divisors(batch, minibatches)
     raise SettingError(
         f"num_envs × num_steps = {settings.num_envs} × {settings.num_steps} = {batch} transitions "
         f"cannot be split into minibatches = {minibatches} equal parts. "
         f"Nearest that divide: {', '.join(map(str, near))}."
     )
+
+
+def nearest_divisors(number: int, near: int) -> list[int]:
+    """The three divisors of a number that are nearest to another, in order."""
+    divisors = [d for d in range(1, min(number, 65_536) + 1) if number % d == 0]
+    return sorted(sorted(divisors, key=lambda d: abs(d - near))[:3])
+
+
+def eval_cadence(settings: TrainSettings) -> int:
+    """Updates between evaluations."""
+    return settings.eval_every or max(1, -(-num_updates(settings) // 5))
+
+
+def evaluations_at(settings: TrainSettings) -> int:
+    """Evaluations in the run: one every so many updates, and one after the last."""
+    return -(-num_updates(settings) // eval_cadence(settings))

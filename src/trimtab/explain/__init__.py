@@ -1,0 +1,1 @@
+"""What a configuration will do, said before anything is compiled."""
