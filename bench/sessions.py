@@ -38,7 +38,9 @@ def beginner(session: Any) -> Any:
     from trimtab.training.step import begin
 
     first = jax.jit(
-        lambda algorithm, root: begin(algorithm, session.env, session.settings.num_envs, root)
+        lambda algorithm, root: begin(
+            algorithm, session.env, session.settings.num_envs, root, session.staggered
+        )
     )
     return lambda seed: session.place(first(session.algorithm, jax.random.key(seed)))
 

@@ -14,7 +14,12 @@ from trimtab.algos.settings import ALGORITHMS
 from trimtab.errors import SettingError, did_you_mean
 from trimtab.log.secrets import names_of_secrets
 from trimtab.settings import checked, replaced, setting_names
-from trimtab.training.config import TrainSettings, check_minibatches, check_tracking
+from trimtab.training.config import (
+    TrainSettings,
+    check_evaluations,
+    check_minibatches,
+    check_tracking,
+)
 from trimtab.training.presets import preset
 
 
@@ -33,6 +38,7 @@ class Configuration:
         training, algorithm = checked(self.training), checked(self.algorithm)
         algorithm.check()
         check_minibatches(training, algorithm.minibatches)
+        check_evaluations(training)
         check_tracking(training)
         check_secrets(self.env_options)
         return dataclasses.replace(self, training=training, algorithm=algorithm)

@@ -119,7 +119,8 @@ def has_fixed_length(env: JaxEnv) -> bool:
     """
     if env.spec.max_episode_steps is None:
         return False
-
+    while isinstance(env, RepeatedActions | TimeLimit):  # which terminate where the inner one does
+        env = env.inner
     key = jax.eval_shape(lambda: jax.random.key(0))
     state, _ = jax.eval_shape(env.reset, key)
     action = zeros(env.spec.action)

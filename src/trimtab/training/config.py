@@ -1,11 +1,14 @@
 """The settings of a run, apart from those of its algorithm. No JAX here: see ``settings``."""
 
 import dataclasses
+from typing import Literal
 
 from trimtab.errors import SettingError
 from trimtab.log.names import NameScheme
 from trimtab.log.sinks import TrackerName
 from trimtab.settings import setting
+
+EVAL_COUNT = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,10 +21,29 @@ class TrainSettings:
     )
     num_envs: int = setting(32, "environments (lanes) stepped in parallel: N", at_least=1)
     num_steps: int = setting(32, "steps that each lane takes before an update: T", at_least=1)
+    action_repeat: int = setting(
+        1, "times that the environment takes each action; one step all the same", at_least=1
+    )
+    max_episode_steps: int | None = setting(
+        None,
+        "episodes are truncated after this many steps; none: as the environment has it",
+        at_least=1,
+    )
+    staggered_starts: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "cut first episodes short, each lane's elsewhere, so that lanes do not reach the time "
+        "limit in phase; auto: where only the clock ends episodes",
+    )
     eval_every: int = setting(
-        0, "updates between evaluations; 0 chooses about five in a run", at_least=0
+        0, "updates between evaluations; 0 makes eval_count of them in the run", at_least=0
+    )
+    eval_count: int = setting(
+        EVAL_COUNT, "evaluations in the run, evenly spaced, where eval_every is 0", at_least=1
     )
     eval_episodes: int = setting(20, "episodes in each evaluation while training", at_least=1)
+    eval_stochastic: bool = setting(
+        False, "evaluate with sampled actions, in place of the most likely ones"
+    )
     checkpoint_every: int = setting(
         0, "updates between checkpoints; 0 saves one with each evaluation", at_least=0
     )
@@ -59,6 +81,15 @@ def num_updates(settings: TrainSettings) -> int:
     return -(-settings.total_steps // batch_size(settings))
 
 
+def check_evaluations(settings: TrainSettings) -> None:
+    """Two settings say how often a run is evaluated: one of them."""
+    if settings.eval_every and settings.eval_count != EVAL_COUNT:
+        raise SettingError(
+            f"eval_every = {settings.eval_every} and eval_count = {settings.eval_count} both say "
+            f"how often to evaluate: give one of them."
+        )
+
+
 def check_minibatches(settings: TrainSettings, minibatches: int) -> None:
     """Every transition is in exactly one minibatch: N×T must divide."""
     batch = batch_size(settings)
@@ -80,7 +111,7 @@ def nearest_divisors(number: int, near: int) -> list[int]:
 
 def eval_cadence(settings: TrainSettings) -> int:
     """Updates between evaluations."""
-    return settings.eval_every or max(1, -(-num_updates(settings) // 5))
+    return settings.eval_every or max(1, -(-num_updates(settings) // settings.eval_count))
 
 
 def evaluations_at(settings: TrainSettings) -> int:

@@ -10,6 +10,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
+from trimtab.envs.wrappers import has_fixed_length
+from trimtab.errors import SettingError
 from trimtab.spaces import num_bytes
 from trimtab.training.config import TrainSettings
 from trimtab.training.devices import DevicePlan
@@ -36,6 +38,11 @@ class FusedSession:
 
     def check(self) -> None:
         """Trace the first state of the run without making it: unfit spaces and sizes show here."""
+        if self.settings.staggered_starts == "on" and self.env.spec.max_episode_steps is None:
+            raise SettingError(
+                f"staggered_starts has no effect on {self.env.spec.id}, whose episodes have no "
+                f"time limit: leave it at auto, or give max_episode_steps."
+            )
         lanes = self.template.lanes
         obs_bytes = tree_bytes(lanes.obs)
         action_bytes = self.settings.num_envs * num_bytes(self.env.spec.action)
@@ -48,11 +55,16 @@ class FusedSession:
         return jax.random.key(self.settings.seed)
 
     @functools.cached_property
+    def staggered(self) -> bool:
+        """Whether lanes' first episodes are cut short, so that later ones are out of phase."""
+        wanted = self.settings.staggered_starts
+        return wanted == "on" or (wanted == "auto" and has_fixed_length(self.env))
+
+    @functools.cached_property
     def _begin(self) -> Any:
         # One jitted function for tracing, compiling and running: it is traced once.
-        return jax.jit(
-            lambda algorithm, root: begin(algorithm, self.env, self.settings.num_envs, root)
-        )
+        lanes, staggered = self.settings.num_envs, self.staggered
+        return jax.jit(lambda algorithm, root: begin(algorithm, self.env, lanes, root, staggered))
 
     @functools.cached_property
     def template(self) -> Run:
@@ -78,7 +90,7 @@ class FusedSession:
         """The run before its first update, and the compiled programs."""
         mesh = lanes_mesh(self.devices.devices)
         step: Any = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
-        while_training = (self.settings.eval_episodes, True)
+        while_training = (self.settings.eval_episodes, not self.settings.eval_stochastic)
         # XLA compiles outside of Python's lock: three programs in the time of the longest.
         with ThreadPoolExecutor(3) as pool:
             started = pool.submit(self._begin, self.algorithm, self.root)

@@ -82,10 +82,19 @@ class GroupSession:
         """The runs before their first updates, and the compiled programs."""
         settings, env, mesh = self.common.settings, self.common.env, seeds_mesh(self.devices)
         seeds = jnp.asarray([self.seeds[place] for place in self._places], jnp.uint32)
-        start = jax.jit(functools.partial(begin_seeds, env=env, num_envs=settings.num_envs))
+        start = jax.jit(
+            functools.partial(
+                begin_seeds,
+                env=env,
+                num_envs=settings.num_envs,
+                staggered=self.common.staggered,
+            )
+        )
         runs = self._placed(start(self.stacked, seeds=seeds))
         step: Any = make_seeds_step(env, settings.num_steps, self.schedule.capacity, mesh)
-        evaluate: Any = make_seeds_evaluator(env, settings.eval_episodes, True, mesh)
+        evaluate: Any = make_seeds_evaluator(
+            env, settings.eval_episodes, not settings.eval_stochastic, mesh
+        )
         with ThreadPoolExecutor(2) as pool:
             stepping = pool.submit(step.lower(self.stacked, runs, np.int32(1)).compile)
             evaluating = pool.submit(evaluate.lower(self.stacked, runs.learner, runs.root).compile)

@@ -57,6 +57,7 @@ class HostSession:
                 f"num_envs = {settings.num_envs}, but the vector environment of {spec.id} has "
                 f"{own} lanes: give num_envs = {own}."
             )
+        refuse_what_is_compiled(settings)
         learner_bytes = tree_bytes(self.template)
         step_bytes = 2 * num_bytes(spec.observation) + num_bytes(spec.action) + 16
         check_memory(
@@ -104,7 +105,8 @@ class HostSession:
         """The run before its first update, and the programs."""
         run = self._begin(self.algorithm, self.root)
         step = HostStep(self._lanes, self.algorithm, run, self.settings.num_steps)
-        return run, Programs(step, self.evaluator(self.settings.eval_episodes, True))
+        while_training = (self.settings.eval_episodes, not self.settings.eval_stochastic)
+        return run, Programs(step, self.evaluator(*while_training))
 
     def place(self, run: Run) -> Run:
         """On the first device."""
@@ -115,6 +117,18 @@ class HostSession:
         if "_lanes" in self.__dict__:
             self._lanes.close()
             del self.__dict__["_lanes"]
+
+
+def refuse_what_is_compiled(settings: TrainSettings) -> None:
+    """Refuse settings of environments that are in the compiled program."""
+    plain = TrainSettings()
+    for name in ("action_repeat", "max_episode_steps", "staggered_starts"):
+        value = getattr(settings, name)
+        if value != getattr(plain, name):
+            raise SettingError(
+                f"{name} = {value} is for environments in compiled programs: wrap this one, as in "
+                f"gymnasium.wrappers.TimeLimit, and leave the setting out."
+            )
 
 
 @final

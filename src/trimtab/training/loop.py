@@ -17,7 +17,7 @@ from jax import Array
 from trimtab.errors import RunFolderError
 from trimtab.keys import Purpose, stream
 from trimtab.log.progress import Progress, Status
-from trimtab.training.config import TrainSettings, batch_size, num_updates
+from trimtab.training.config import TrainSettings, batch_size, eval_cadence, num_updates
 from trimtab.training.ledger import Keeper
 from trimtab.training.saver import Saver
 from trimtab.training.signals import StopRequest
@@ -222,15 +222,9 @@ def on_one_device(tree: Any) -> Any:
 
 def schedule_of(settings: TrainSettings) -> Schedule:
     """The schedule that the settings ask for."""
-    updates = num_updates(settings)
     return Schedule(
-        updates=updates,
+        updates=num_updates(settings),
         batch=batch_size(settings),
-        eval_every=settings.eval_every or default_eval_every(updates),
+        eval_every=eval_cadence(settings),
         checkpoint_every=settings.checkpoint_every,
     )
-
-
-def default_eval_every(updates: int) -> int:
-    """About five evaluations in a run."""
-    return max(1, -(-updates // 5))

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from trimtab.envs.make import find
+from trimtab.envs.wrappers import wrapped
 from trimtab.errors import DamagedCheckpointError
 from trimtab.log.progress import Progress
 from trimtab.spaces import EnvSpec
@@ -86,7 +87,8 @@ def prepare(
     if hasattr(made, "step"):
         from trimtab.training.fused import FusedSession
 
-        session: Session = FusedSession(made, whole, settings, devices)
+        env = wrapped(made, settings.action_repeat, settings.max_episode_steps)
+        session: Session = FusedSession(env, whole, settings, devices)
     else:
         from trimtab.training.host import HostSession
 
