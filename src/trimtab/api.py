@@ -12,8 +12,8 @@ import numpy as np
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.configuration import Configuration, default_configuration
-from trimtab.envs.make import entry_for
-from trimtab.errors import RunFolderError, SettingError
+from trimtab.envs.make import entry_for, find, picked
+from trimtab.errors import RunFolderError, SettingError, UnknownEnvironmentError
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.sinks import missing
 from trimtab.log.writer import read_jsonl, read_last
@@ -39,8 +39,9 @@ class JustTrained:
 class TrainedRun:
     """A run folder, and what can be done with the policy in it."""
 
-    def __init__(self, folder: RunFolder, trained: "JustTrained | None" = None):
+    def __init__(self, folder: RunFolder, trained: "JustTrained | None" = None, env: Any = None):
         self.folder = folder
+        self._env = env  # what the id in the folder stands for, where that is no name
         self.stopped_by = trained.stopped_by if trained else None
         # Seconds of compiling and of training, if just trained.
         self.timing = dict(trained.timing) if trained else {}
@@ -83,7 +84,8 @@ class TrainedRun:
     @property
     def _session(self) -> Any:
         if self._opened is None:
-            self._opened = open_session(self.configuration, recorded_devices(self.folder))
+            devices = recorded_devices(self.folder)
+            self._opened = open_session(self.configuration, devices, self._env)
         return self._opened
 
     def learner(self, checkpoint: str = "best") -> Any:
@@ -164,10 +166,16 @@ def train(
 ) -> TrainedRun:
     """Train ``algorithm`` on ``env`` and return the run.
 
-    ``env`` is an id, or an object that satisfies ``trimtab.JaxEnv``. Without an algorithm, PPO with
-    the environment's preset is used; with one, defaults apply to all that ``settings`` (the fields
-    of ``TrainSettings``, and of the algorithm) leave out.
+    ``env`` is an id, an object that satisfies ``trimtab.JaxEnv``, a callable that makes a
+    ``gymnasium.Env``, such an environment, or a ``gymnasium.vector.VectorEnv``, whose lanes are
+    then all there are. Without an algorithm, PPO with the environment's preset is used; with one,
+    defaults apply to all that ``settings`` (the fields of ``TrainSettings``, and of the algorithm)
+    leave out.
     """
+    if not isinstance(env, str):
+        env = find(env)
+        if getattr(env, "num_envs", None) is not None:
+            settings = {"num_envs": env.num_envs, **settings}
     configuration = configuration_of(env, algorithm, env_options or {})
     configuration = configuration.with_values(settings, "train()").checked()
     return train_configuration(configuration, env, run_dir, progress or Quiet())
@@ -206,8 +214,8 @@ def train_configuration(
 ) -> TrainedRun:
     """Train a checked configuration in a new run folder; of ``grace`` see ``StopRequest``."""
     # What costs little to find wrong comes first: before JAX starts, and before training.
-    if isinstance(env, str):
-        entry_for(env)
+    if isinstance(env, str) and (sentence := picked(env)):
+        progress.say(sentence)
     for tracker in configuration.training.track:
         if sentence := missing(tracker):
             raise SettingError(sentence)
@@ -233,6 +241,7 @@ def resume(
     path: Path | str,
     progress: Progress | None = None,
     *,
+    env: Any = None,
     strict: bool = False,
     grace: float | None = None,
     **settings: Any,
@@ -240,13 +249,14 @@ def resume(
     """Go on with a run from its latest checkpoint, as if it had never stopped.
 
     If that one is damaged, the run goes on from the one before, and says so; with ``strict`` it
-    does not. ``settings`` may raise ``total_steps``.
+    does not. ``settings`` may raise ``total_steps``. ``env`` is needed where the run was given an
+    object in place of an id.
     """
     folder = RunFolder.open(path)
     with folder.lock():
         configuration = stored_configuration(folder).with_values(settings, "resume()").checked()
         devices = recorded_devices(folder)
-        session = open_session(configuration, devices)
+        session = open_session(configuration, devices, env)
         if settings:
             write_config(folder, configuration, devices)
         return _run(session, folder, progress or Quiet(), resumed=True, strict=strict, grace=grace)
@@ -261,9 +271,9 @@ def resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:
     return done, num_updates(training) * batch_size(training)
 
 
-def load(path: Path | str) -> TrainedRun:
-    """A run from its folder."""
-    return TrainedRun(RunFolder.open(path))
+def load(path: Path | str, env: Any = None) -> TrainedRun:
+    """A run from its folder; ``env`` is needed where it was given an object in place of an id."""
+    return TrainedRun(RunFolder.open(path), env=env)
 
 
 def device_plan(configuration: Configuration) -> DevicePlan:
@@ -297,9 +307,17 @@ def recorded_devices(folder: RunFolder) -> DevicePlan:
     return DevicePlan(**recorded)
 
 
-def open_session(configuration: Configuration, devices: DevicePlan) -> Any:
+def open_session(configuration: Configuration, devices: DevicePlan, env: Any = None) -> Any:
     """The session of a stored run, on the devices that it was recorded with where there are any."""
-    entry_for(configuration.env_id)
+    if env is not None:
+        return make_session(configuration, env, start_jax(devices))
+    try:
+        entry_for(configuration.env_id)
+    except UnknownEnvironmentError as error:
+        raise UnknownEnvironmentError(
+            f"{error} If a package of yours registers it: --import PACKAGE. If the run was given "
+            "an object: trimtab.load(path, env=...) takes it."
+        ) from None
     return make_session(configuration, configuration.env_id, start_jax(devices))
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 
+from trimtab.cli.environments import IMPORT, import_given
 from trimtab.cli.flags import Command, Flag, parse
 from trimtab.errors import CheckpointError
 from trimtab.settings import Bounds
@@ -22,6 +23,7 @@ EVAL = Command(
         ),
         Flag("stochastic", bool, False, "sample actions, in place of the best ones", pair=False),
         Flag("checkpoint", str, "best", "best, latest, or a folder", metavar="NAME"),
+        IMPORT,
         Flag("json", bool, False, "for programs: one JSON object, on one line", pair=False),
     ],
 )
@@ -30,6 +32,7 @@ EVAL = Command(
 def eval_command(arguments: Sequence[str]) -> int:
     """``trimtab eval RUN``"""
     values = parse(EVAL, arguments)
+    import_given(values["imports"])
 
     from trimtab.api import load
     from trimtab.cli import words

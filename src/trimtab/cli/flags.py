@@ -43,9 +43,12 @@ class Flag:
     pair: bool = True  # of a switch: whether there is a --no- form
     # Of a flag that may be given several times, each time with one value or with more.
     read: Callable[[str], Any] | None = None
+    spelled: str = ""  # where the flag's name is no name in Python
 
     @property
     def spelling(self) -> str:
+        if self.spelled:
+            return self.spelled
         return self.name.upper() if self.positional else "--" + self.name.replace("_", "-")
 
     @property
@@ -273,7 +276,8 @@ def _field(flag: Flag) -> Any:
     if flag.switch:
         default = flag.spelling if flag.default else flag.off
     hint = f"(default: {default})" if default else ""
-    described = tyro.conf.arg(help=flag.help, help_behavior_hint=hint)
+    name = flag.spelled.removeprefix("--") or None
+    described = tyro.conf.arg(name=name, help=flag.help, help_behavior_hint=hint)
     if flag.switch:
         single = () if flag.pair else (tyro.conf.FlagCreatePairsOff,)
         return flag.name, _annotated(bool, described, *single), flag.default

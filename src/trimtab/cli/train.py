@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimtab.algos.settings import ALGORITHMS
+from trimtab.cli.environments import IMPORT, import_given
 from trimtab.cli.flags import Command, Flag, flags_of, parse, scan, wants_help
 from trimtab.cli.group import group_members, resume_group_command, train_group_command
 from trimtab.configuration import Configuration, default_configuration
@@ -96,6 +97,7 @@ def command_for(configuration: Configuration) -> Command:
             read=read_sweep,
         ),
         GRACE,
+        IMPORT,
         QUIET,
         JSON,
     ]
@@ -112,6 +114,7 @@ def train_command(arguments: Sequence[str]) -> int:
     if wants_help(arguments):
         parse(command_for(_for_help(plain, arguments)), arguments)
     given = scan(command_for(plain), arguments)
+    import_given(given.get("imports"))
     configuration = _before_flags(plain, given)
     values = parse(command_for(configuration), arguments)
     names = [*setting_names(configuration.training), *setting_names(configuration.algorithm)]
@@ -185,6 +188,7 @@ RESUME = Command(
             pair=False,
         ),
         GRACE,
+        IMPORT,
         QUIET,
         JSON,
     ],
@@ -194,6 +198,7 @@ RESUME = Command(
 def resume_command(arguments: Sequence[str]) -> int:
     """``trimtab resume RUN``"""
     values = parse(RESUME, arguments)
+    import_given(values["imports"])
 
     from trimtab.api import resume, resume_point
     from trimtab.groups import group_resume_point

@@ -26,7 +26,7 @@ from trimtab.spaces import EnvSpec, leaf_spaces, zeros
 class GymnasiumMaker:
     """Makes a registered Gymnasium environment; it can be sent to a process."""
 
-    id: Any  # or Gymnasium's own specification of an environment
+    id: str
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     imports: tuple[str, ...] = ()  # modules that register environments
 

@@ -8,6 +8,7 @@ name is known to be right.
 import importlib
 import importlib.util
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from trimtab.envs.registry import PLANNED_BACKENDS, EnvEntry, entry_of, list_environments
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from trimtab.types import JaxEnv
 
 GYMNASIUM = "gymnasium"
+_imported: list[str] = []  # packages that a user asked to have imported
 # Gymnasium is imported to look for a bare name only if it looks like one of its own.
 _VERSIONED = re.compile(r"-v\d+$")
 
@@ -60,7 +62,7 @@ def find(env: Any, **options: Any) -> "JaxEnv | HostSource":
             return make(env, **options)
         from trimtab.envs.sources import source_of_id
 
-        return source_of_id(entry.id, options)
+        return source_of_id(entry.id, options, tuple(_imported))
     if isinstance(getattr(env, "spec", None), EnvSpec):
         return _as_it_is(env, options)
     from trimtab.envs.sources import source_of
@@ -98,6 +100,33 @@ def entry_for(env_id: str) -> EnvEntry:
             f"ask for '{entry.backend}:{name}' or {name!r}."
         )
     return entry
+
+
+def picked(env_id: str) -> str:
+    """A sentence on what a bare name stands for, where more than one backend might have it."""
+    entry = entry_for(env_id)
+    if ":" in env_id or not _VERSIONED.search(entry.id) or entry.backend == "probe":
+        return ""
+    if entry.backend == GYMNASIUM:
+        return f"{env_id} is Gymnasium's, stepped outside of the compiled program."
+    return (
+        f"{env_id} is {entry.backend}'s, inside of the compiled program; Gymnasium's own is "
+        f"gymnasium:{entry.id}."
+    )
+
+
+def import_packages(names: Iterable[str]) -> None:
+    """Import packages that register environments; worker processes then import them too."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise UnknownEnvironmentError(
+                f"The package {name!r} cannot be imported: {error}. Install it, or run in the "
+                "folder that holds it."
+            ) from error
+        if name not in _imported:
+            _imported.append(name)
 
 
 def _registered(name: str) -> list[str]:

@@ -32,9 +32,21 @@ class HostSource:
     num_envs: int | None = None  # the number of lanes, where it is not to be chosen
 
 
-def source_of_id(env_id: str, options: Mapping[str, Any]) -> HostSource:
-    """The source of a registered Gymnasium environment."""
-    return _source_of_maker(GymnasiumMaker(env_id, dict(options)), env_id)
+@final
+@dataclasses.dataclass(frozen=True)
+class SpecificationMaker:
+    """Makes an environment from Gymnasium's own specification of it, wrappers and all."""
+
+    id: str
+    specification: Any
+
+    def __call__(self) -> gymnasium.Env:
+        return gymnasium.make(copy.deepcopy(self.specification), disable_env_checker=True)
+
+
+def source_of_id(env_id: str, options: Mapping[str, Any], imports: tuple[str, ...]) -> HostSource:
+    """The source of a registered Gymnasium environment; ``imports`` are for worker processes."""
+    return _source_of_maker(GymnasiumMaker(env_id, dict(options), imports), env_id)
 
 
 def source_of(env: Any) -> HostSource:
@@ -81,7 +93,7 @@ def _source_of_env(env: gymnasium.Env) -> HostSource:
             "every lane and every evaluation needs one of its own. Give a callable that makes it, "
             f"such as lambda: {type(env.unwrapped).__name__}(...)."
         )
-    return HostSource(spec_of(env), make_env=GymnasiumMaker(copy.deepcopy(told)))
+    return HostSource(spec_of(env), make_env=SpecificationMaker(told.id, copy.deepcopy(told)))
 
 
 def _source_of_vector(env: VectorEnv) -> HostSource:
