@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from trimtab.training.config import batch_size, num_updates
 from trimtab.training.devices import DevicePlan, plan, start_jax
 from trimtab.training.evaluations import of_best, while_training
 from trimtab.training.rundir import RunFolder
+from trimtab.training.specfile import read_spec
+
+if TYPE_CHECKING:
+    from trimtab.export.formats import Exported
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +76,10 @@ class TrainedRun:
         last = read_last(self.folder.metrics_path) if self.folder.metrics_path.exists() else []
         return int(last[-1]["steps"]) if last else 0
 
-    @property
+    @functools.cached_property
     def spec(self) -> EnvSpec:
         """What the environment says of itself."""
-        return self._session.env.spec
+        return read_spec(self.path) or self._session.env.spec
 
     @functools.cached_property
     def configuration(self) -> Configuration:
@@ -119,37 +123,39 @@ class TrainedRun:
             "checkpoint": checkpoint,
         }
 
+    def stored_policy(self, checkpoint: str = "best") -> Any:
+        """The policy in a checkpoint; the environment is not made for it."""
+        from trimtab.training.stored import StoredPolicy
+
+        configuration, spec = self.configuration, self.spec
+        start_jax(recorded_devices(self.folder))
+        algorithm = make_algorithm(configuration)
+        name = configuration.algorithm_name
+        return StoredPolicy.load(self.folder, name, algorithm, spec, checkpoint)
+
     @functools.cached_property
-    def _best_actions(self) -> Any:
-        import jax
-
-        algorithm, learner = self._session.algorithm, self.learner()
-
-        def act(obs: Any) -> Any:
-            actor = algorithm.actor(learner)
-            return algorithm.best_action(actor, algorithm.first_memory(actor), obs)[0]
-
-        return jax.jit(act), jax.jit(jax.vmap(act))
+    def _best_policy(self) -> Any:
+        return self.stored_policy()
 
     def policy(self, obs: Any) -> np.ndarray:
         """The best policy's action for one observation, or for a batch of them.
 
-        Actions are as the environment takes them: clipped and scaled to its bounds.
+        Actions are as the environment takes them: clipped and scaled to its bounds. A recurrent
+        policy acts as at the beginning of an episode.
         """
-        from trimtab.spaces import to_environment, zeros
+        return self._best_policy.actions(obs)
 
-        spec = self._session.env.spec
-        example = zeros(spec.observation)
-        given = np.asarray(obs, example.dtype)
-        extra = given.ndim - example.ndim
-        if given.shape[max(extra, 0) :] != example.shape or extra not in (0, 1):
-            raise SettingError(
-                f"policy(obs): an observation of {spec.id} has shape {example.shape}, or "
-                f"(batch, *{example.shape}) for several; got {given.shape}."
-            )
-        single, batched = self._best_actions
-        action = np.asarray(batched(given) if extra else single(given))
-        return np.asarray(to_environment(spec.action, action))
+    def export(
+        self, to: str = "onnx", out: Path | str | None = None, checkpoint: str = "best"
+    ) -> "Exported":
+        """Write the policy to a file for use elsewhere: ``onnx``, ``safetensors`` or ``numpy``.
+
+        The file is checked against the policy before it is written.
+        """
+        from trimtab.export.formats import export, file_for
+
+        place = file_for(to, out, self.path)
+        return export(self.stored_policy(checkpoint), to, place)
 
     def __repr__(self) -> str:
         return f"TrainedRun({str(self.path)!r})"
@@ -285,13 +291,17 @@ def device_plan(configuration: Configuration) -> DevicePlan:
     )
 
 
-def make_session(configuration: Configuration, env: Any, devices: DevicePlan) -> Any:
+def make_algorithm(configuration: Configuration) -> Any:
     from trimtab.algos.registry import algorithm_class
+
+    kind, settings = algorithm_class(configuration.algorithm_name), configuration.algorithm
+    return kind(**{key: getattr(settings, key) for key in setting_names(settings)})
+
+
+def make_session(configuration: Configuration, env: Any, devices: DevicePlan) -> Any:
     from trimtab.training.session import prepare
 
-    make_algorithm = algorithm_class(configuration.algorithm_name)
-    settings = configuration.algorithm
-    algorithm = make_algorithm(**{key: getattr(settings, key) for key in setting_names(settings)})
+    algorithm = make_algorithm(configuration)
     return prepare(env, algorithm, configuration.training, devices, configuration.env_options)
 
 

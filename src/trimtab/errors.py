@@ -36,6 +36,10 @@ class CheckpointError(TrimtabError):
     """A checkpoint is damaged, of a newer format, or belongs to something else."""
 
 
+class ExportError(TrimtabError):
+    """A policy cannot be written as what was asked for, or read from what was given."""
+
+
 class TrackerError(TrimtabError):
     """A tracker did not take what it was to be sent."""
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "train": ("trimtab.cli.train", "train a policy, evaluate it, and say whether it is solved"),
     "eval": ("trimtab.cli.evaluate", "play whole episodes with the policy of a run"),
     "resume": ("trimtab.cli.train", "go on with a run that was stopped, or make it longer"),
+    "export": ("trimtab.cli.export", "write the policy of a run to a file for use elsewhere"),
     "sync": ("trimtab.cli.sync", "send what trackers missed of a run"),
     "lab": ("trimtab.cli.lab", "measure variance and bias of the gradient: lanes against steps"),
     "runs": ("trimtab.cli.tables", "list the runs in a folder"),

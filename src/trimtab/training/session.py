@@ -22,6 +22,7 @@ from trimtab.training.loop import Loop, Outcome, Programs, Schedule
 from trimtab.training.records import Moment, Records
 from trimtab.training.rundir import RunFolder
 from trimtab.training.saver import Saver
+from trimtab.training.specfile import write_spec
 from trimtab.training.step import Run
 from trimtab.training.tracking import tracked
 
@@ -146,6 +147,7 @@ def open_ledger(
 
     ``alone`` gives the run itself, where the loop keeps it in some other form.
     """
+    write_spec(folder.path, session.env.spec)
     shapes = network_shapes(session.template)
     identity = {"environment": session.env.spec.id, "network": shapes}
     records = Records(folder, saver, identity, alone)
