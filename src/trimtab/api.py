@@ -338,6 +338,7 @@ def write_config(folder: RunFolder, configuration: Configuration, devices: Devic
         environment={"id": configuration.env_id, "options": dict(configuration.env_options)},
         algorithm_name=configuration.algorithm_name,
         devices=dataclasses.asdict(devices),
+        extra=None if configuration.training.reproducible else {"reproducible": False},
     )
 
 

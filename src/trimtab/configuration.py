@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.algos.settings import ALGORITHMS
+from trimtab.collect.settings import check_host
 from trimtab.errors import SettingError, did_you_mean
 from trimtab.log.secrets import names_of_secrets
 from trimtab.settings import checked, replaced, setting_names
@@ -40,6 +41,7 @@ class Configuration:
         check_minibatches(training, algorithm.minibatches)
         check_evaluations(training)
         check_tracking(training)
+        check_host(training, training.num_envs)
         check_secrets(self.env_options)
         return dataclasses.replace(self, training=training, algorithm=algorithm)
 

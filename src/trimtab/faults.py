@@ -8,36 +8,27 @@ from collections import defaultdict, deque
 from typing import Literal, final
 
 from trimtab.errors import EnvironmentFaultError
-from trimtab.settings import setting
 
 # ``max_restarts`` restarts of a lane are allowed within this many of its steps. So an environment
 # that crashes now and then trains for ever, and one that crashes at once ends the run soon.
 RESTART_WINDOW = 1_000
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class FaultPolicy:
     """What is done about an environment that raises, hangs, or answers with nonsense."""
 
-    on_bad_env: Literal["raise", "reset"] = setting(
-        "raise", "what a NaN, a wrong shape or the like from an environment leads to"
-    )
-    max_restarts: int = setting(
-        10, f"restarts of a lane within {RESTART_WINDOW:,} of its steps", at_least=0
-    )
-    observation_bounds: Literal["enforce", "ignore"] = setting(
-        "enforce", "whether an observation outside of its Box's bounds is a fault"
-    )
+    on_bad_env: Literal["raise", "reset"] = "raise"  # what nonsense leads to
+    max_restarts: int = 10  # of a lane, within RESTART_WINDOW of its steps
+    observation_bounds: Literal["enforce", "ignore"] = "enforce"  # of a Box
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Deadlines:
     """How long a worker process may take, in seconds; then it is killed and replaced."""
 
-    step: float = setting(60.0, "seconds that one step of a worker's lanes may take", above=0)
-    start: float = setting(
-        120.0, "seconds that a worker's environments may take to be made and reset", above=0
-    )
+    step: float = 60.0  # for one step of its lanes
+    start: float = 120.0  # to make and reset its environments
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ class Purpose(enum.IntEnum):
     ACT = 4
     SHUFFLE = 5
     EVALUATION = 6
+    WORKER = 7
     LAB = 20
 
 

@@ -13,6 +13,7 @@ from trimtab.algos.settings import ALGORITHMS
 from trimtab.cli.environments import IMPORT, import_given
 from trimtab.cli.flags import Command, Flag, flags_of, parse, scan, wants_help
 from trimtab.cli.group import group_members, resume_group_command, train_group_command
+from trimtab.collect.settings import HostSettings
 from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
 from trimtab.errors import SettingError, TrimtabError
@@ -101,8 +102,10 @@ def command_for(configuration: Configuration) -> Command:
         QUIET,
         JSON,
     ]
+    of_run, host = flags_of(configuration.training), setting_names(HostSettings())
     groups = {
-        "training": flags_of(configuration.training),
+        "training": [flag for flag in of_run if flag.name not in host],
+        "host_environments": [flag for flag in of_run if flag.name in host],
         configuration.algorithm_name: flags_of(configuration.algorithm),
     }
     return Command("train", DESCRIPTION, own, groups)

@@ -11,7 +11,7 @@ JAX may read an aligned numpy array where it is, without a copy, for as long as 
 is shown to JAX is never written again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple, final
 
 import jax
@@ -103,22 +103,54 @@ class HostCollector:
     """Collects rollouts of ``num_steps`` steps from a ``HostEnv``."""
 
     def __init__(self, env: HostEnv, programs: ActingPrograms, num_steps: int):
-        self.tally = EpisodeTally(env.num_envs)
         self._env = env
-        self._programs = programs
-        self._rows = RolloutRows(num_steps, env.num_envs)
+        self._lanes = LaneCollector(env.num_envs, programs, num_steps)
 
     def start(self, algorithm: Any, learner: Any, root: Array, update: int) -> None:
         """Begin an episode in every lane."""
-        lanes = self._env.num_envs
-        self._obs = copied(self._env.reset(lane_seeds(root, update, lanes)))
-        self._memory: Memory = self._programs.first_memories(algorithm, learner)
-        self._remembers = bool(jax.tree.leaves(self._memory))
-        self._first_memory = self._next_first_memory = self._memory
-        self._ended = np.ones(lanes, bool)  # where nothing follows on the last row of a lane
+        seeds = lane_seeds(root, update, self._env.num_envs)
+        self._lanes.start(algorithm, learner, self._env.reset(seeds))
 
     def collect(self, algorithm: Any, learner: Any, root: Array, update: int) -> Rollout:
         """A rollout whose leaves are [T, N, ...]: numpy arrays that are the caller's."""
+        steps = self._lanes.steps(algorithm, learner, root, update)
+        actions = next(steps)
+        while True:
+            try:
+                actions = steps.send((self._env.step(actions), self._env.idle))
+            except StopIteration as done:
+                return done.value
+
+    def take_episodes(self) -> list[Episode]:
+        """The episodes that ended since the last call."""
+        return self._lanes.tally.take()
+
+    def take_metrics(self) -> Mapping[str, float]:
+        """What else is to be said of the rollouts since the last call."""
+        return {}
+
+
+@final
+class LaneCollector:
+    """Some lanes on their way through rollouts; somebody else steps their environments."""
+
+    def __init__(self, lanes: int, programs: ActingPrograms, num_steps: int):
+        self.tally = EpisodeTally(lanes)
+        self._programs = programs
+        self._rows = RolloutRows(num_steps, lanes)
+        self._ended = np.ones(lanes, bool)  # where nothing follows on the last row of a lane
+
+    def start(self, algorithm: Any, learner: Any, obs: Any) -> None:
+        """From the first observations of the lanes' episodes."""
+        self._obs = copied(obs)
+        self._memory: Memory = self._programs.first_memories(algorithm, learner)
+        self._remembers = bool(jax.tree.leaves(self._memory))
+        self._first_memory = self._next_first_memory = self._memory
+
+    def steps(
+        self, algorithm: Any, learner: Any, root: Array, update: int
+    ) -> Generator[np.ndarray, tuple[Step, np.ndarray | None], Rollout]:
+        """Yields actions, wants to be sent what the environments answer; returns a rollout."""
         prepared = self._programs.prepare(algorithm, learner, root, np.int32(update))
         ahead = None
         last = None
@@ -131,7 +163,8 @@ class HostCollector:
                     later = self._programs.prepare(algorithm, learner, root, np.int32(update + 1))
                     ahead = prepared.followed_by(later)
                 acted = self._act(ahead, last)
-            last = self._step(acted)
+            answer = yield np.asarray(acted.action if acted.taken is None else acted.taken)
+            last = self._take_in(acted, *answer)
         self._settle_memory(prepared, last)
         memory, self._first_memory = self._first_memory, self._next_first_memory
         return self._rows.take()._replace(memory=memory)
@@ -141,10 +174,10 @@ class HostCollector:
         self._memory = acted.memory
         return acted
 
-    def _step(self, acted: Acted) -> tuple[np.ndarray, np.ndarray] | None:
-        """Take the actions; (reward, ended) for the memory to take in, if there is any."""
-        step = self._env.step(np.asarray(acted.action if acted.taken is None else acted.taken))
-        idle = self._env.idle
+    def _take_in(
+        self, acted: Acted, step: Step, idle: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Keep a step; (reward, ended) for the memory to take in, if there is any."""
         ended = self.tally.add(step, idle)
         transition = Rollout(
             obs=self._obs,

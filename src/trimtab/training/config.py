@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from trimtab.collect.settings import HostSettings
 from trimtab.errors import SettingError
 from trimtab.log.names import NameScheme
 from trimtab.log.sinks import TrackerName
@@ -12,7 +13,7 @@ EVAL_COUNT = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainSettings:
+class TrainSettings(HostSettings):
     """How long, on how many lanes, with which seed, and what is recorded on the way."""
 
     seed: int = setting(0, "root of all random numbers", at_least=0, at_most=2**31 - 1)

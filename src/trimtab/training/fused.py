@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
+from trimtab.collect.settings import refuse_host_settings
 from trimtab.envs.wrappers import has_fixed_length
 from trimtab.errors import SettingError
 from trimtab.spaces import num_bytes
@@ -38,6 +39,7 @@ class FusedSession:
 
     def check(self) -> None:
         """Trace the first state of the run without making it: unfit spaces and sizes show here."""
+        refuse_host_settings(self.settings, self.env.spec.id)
         if self.settings.staggered_starts == "on" and self.env.spec.max_episode_steps is None:
             raise SettingError(
                 f"staggered_starts has no effect on {self.env.spec.id}, whose episodes have no "

@@ -2,29 +2,30 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from trimtab.collect.acting import ActingPrograms
-from trimtab.collect.host import HostCollector, episode_metrics
-from trimtab.collect.vectorize import vectorize
+from trimtab.collect.first_come import FirstComeCollector
+from trimtab.collect.host import HostCollector
+from trimtab.collect.vectorize import for_evaluation, vectorize
+from trimtab.collect.workers import WorkerPool
 from trimtab.envs.sources import HostSource
 from trimtab.errors import SettingError
-from trimtab.faults import FaultPolicy
 from trimtab.keys import Purpose, stream
 from trimtab.spaces import num_bytes
 from trimtab.training.config import TrainSettings
 from trimtab.training.evaluate import Episodes
 from trimtab.training.evaluate_host import make_host_evaluator
+from trimtab.training.host_step import Collector, HostStep, learn
 from trimtab.training.loop import Programs, Schedule, schedule_of
 from trimtab.training.memory import check_memory, tree_bytes
-from trimtab.training.step import FAULT_METRIC, Run
-from trimtab.types import HostEnv, Metrics, Rollout
+from trimtab.training.step import Run
+from trimtab.types import HostEnv, Rollout
 
 # Calls into the environments dominate: there is nothing to gain from many updates in one call of
 # the step, and a stop should be quick.
@@ -83,7 +84,7 @@ class HostSession:
 
     @functools.cached_property
     def _lanes(self) -> HostEnv:
-        return vectorize(self.env, self.settings.num_envs, FaultPolicy())
+        return vectorize(self.env, self.settings.num_envs, self.settings)
 
     @functools.cached_property
     def _evaluators(self) -> dict[tuple[int, bool], Callable[..., Episodes]]:
@@ -94,7 +95,7 @@ class HostSession:
         kind = (episodes, deterministic)
         if kind not in self._evaluators:
             self._evaluators[kind] = make_host_evaluator(
-                lambda lanes: vectorize(self.env, lanes, FaultPolicy()),
+                lambda lanes: vectorize(self.env, lanes, for_evaluation(self.settings, lanes)),
                 self.env.spec,
                 episodes,
                 deterministic,
@@ -104,9 +105,26 @@ class HostSession:
     def compile(self) -> tuple[Run, Programs]:
         """The run before its first update, and the programs."""
         run = self._begin(self.algorithm, self.root)
-        step = HostStep(self._lanes, self.algorithm, run, self.settings.num_steps)
+        collector, rollout = self._collector(run.learner)
+        compiled = jax.jit(learn).lower(self.algorithm, run, rollout).compile()
+        step = HostStep(self._lanes, collector, compiled, self.settings.overlap)
         while_training = (self.settings.eval_episodes, not self.settings.eval_stochastic)
-        return run, Programs(step, self.evaluator(*while_training))
+        return run, Programs(step, self.evaluator(*while_training), step.take_notices)
+
+    def _collector(self, learner: Any) -> tuple[Collector, Rollout]:
+        """What collects, with its programs compiled, and the shapes of its rollouts."""
+        env, settings, steps = self._lanes, self.settings, self.settings.num_steps
+
+        def programs(lanes: int) -> tuple[ActingPrograms, Rollout]:
+            made = ActingPrograms(self.algorithm, learner, env.spec.action, lanes, steps)
+            return made, made.compile(self.algorithm, learner, env.spec.observation)
+
+        if settings.vectorization == "async" and isinstance(env, WorkerPool):
+            of_worker, part = programs(env.num_envs // env.num_workers)
+            first_come = FirstComeCollector(env, of_worker, steps, settings.max_staleness)
+            return first_come, first_come.shapes(part)
+        of_all, rollout = programs(env.num_envs)
+        return HostCollector(env, of_all, steps), rollout
 
     def place(self, run: Run) -> Run:
         """On the first device."""
@@ -129,40 +147,3 @@ def refuse_what_is_compiled(settings: TrainSettings) -> None:
                 f"{name} = {value} is for environments in compiled programs: wrap this one, as in "
                 f"gymnasium.wrappers.TimeLimit, and leave the setting out."
             )
-
-
-@final
-class HostStep:
-    """``step(algorithm, run, count) -> (run, metrics)``: the host's form of the compiled step."""
-
-    def __init__(self, env: HostEnv, algorithm: Any, run: Run, num_steps: int):
-        self._env = env
-        self._num_steps = num_steps
-        self._programs = ActingPrograms(
-            algorithm, run.learner, env.spec.action, env.num_envs, num_steps
-        )
-        rollout = self._programs.compile(algorithm, run.learner, env.spec.observation)
-        self._learn = jax.jit(learn).lower(algorithm, run, rollout).compile()
-        self._collector: HostCollector | None = None
-
-    def __call__(self, algorithm: Any, run: Run, count: Any) -> tuple[Run, Mapping[str, Any]]:
-        if self._collector is None:
-            self._collector = HostCollector(self._env, self._programs, self._num_steps)
-            self._collector.start(algorithm, run.learner, run.root, int(run.update))
-        rows = []
-        first = int(run.update)
-        for update in range(first, first + int(count)):
-            rollout = self._collector.collect(algorithm, run.learner, run.root, update)
-            run, metrics = self._learn(algorithm, run, rollout)
-            rows.append({**metrics, **episode_metrics(self._collector.tally.take())})
-        columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        # Adapters look at every number that an environment gives, and raise themselves.
-        columns[FAULT_METRIC] = np.full((len(rows), 2), -1)
-        return run, columns
-
-
-def learn(algorithm: Any, run: Run, rollout: Rollout) -> tuple[Run, Metrics]:
-    """One update from a rollout that was collected on the host."""
-    key = stream(run.root, Purpose.SHUFFLE, run.update)
-    learner, metrics = algorithm.update(run.learner, rollout, key)
-    return run._replace(learner=learner, update=run.update + 1), metrics

@@ -6,7 +6,7 @@ the device works on one call, the host records the metrics of the one before.
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ class Programs:
 
     step: Any  # (algorithm, run, count) -> (run, metrics)
     evaluate: Any  # (algorithm, learner, root) -> Episodes
+    # What is to be said of the steps since it was last asked, a sentence each.
+    take_notices: Callable[[], Sequence[str]] = tuple
 
 
 @dataclasses.dataclass
@@ -117,6 +119,8 @@ class Loop:
             while done < schedule.updates and stop.requested is None:
                 count = schedule.next_call(done)
                 run, metrics = self._programs.step(self._algorithm, run, np.int32(count))
+                for words in self._programs.take_notices():
+                    self._progress.say(words)
                 self._record()
                 self._unrecorded = (done, count, run, metrics)
                 done += count

@@ -76,7 +76,7 @@ def rollouts(env, algorithm, root):
     collector = HostCollector(env, programs, STEPS)
     collector.start(algorithm, learner, root, 0)
     found = [collector.collect(algorithm, learner, root, update) for update in range(ROLLOUTS)]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *found), collector.tally.take()
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *found), collector.take_episodes()
 
 
 @pytest.fixture(scope="module")

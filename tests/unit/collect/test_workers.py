@@ -163,7 +163,7 @@ def test_lanes_with_different_spaces_are_refused():
 def test_who_answers_first_is_ready_first():
     pool = WorkerPool(Slow, 3, 3)
     try:
-        pool.reset([0, 1, 2])
+        pool.reset([2, 1, 0])
         waiting, order = {0, 1, 2}, []
         for number in waiting:
             pool.begin(number, np.ones(1, np.int32))

@@ -1,0 +1,102 @@
+"""The step of a run whose environments are outside of compiled programs: collect, then learn.
+
+JAX computes while Python goes on, until somebody asks for a number. So with ``overlap`` the next
+rollout is collected while an update runs, with the policy from before that update.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, final
+
+import numpy as np
+from jax import Array
+
+from trimtab.collect.host import Episode, episode_metrics
+from trimtab.faults import LaneFault
+from trimtab.keys import Purpose, stream
+from trimtab.training.step import FAULT_METRIC, Run
+from trimtab.types import HostEnv, Metrics, Rollout
+
+
+class Collector(Protocol):
+    """What rollouts come from: a ``HostCollector`` or a ``FirstComeCollector``."""
+
+    def start(self, algorithm: Any, learner: Any, root: Array, update: int) -> None: ...
+    def collect(self, algorithm: Any, learner: Any, root: Array, update: int) -> Rollout: ...
+    def take_episodes(self) -> list[Episode]: ...
+    def take_metrics(self) -> Mapping[str, float]: ...
+
+
+@final
+class HostStep:
+    """``step(algorithm, run, count) -> (run, metrics)``: the host's form of the compiled step."""
+
+    def __init__(self, env: HostEnv, collector: Collector, learn: Any, overlap: bool):
+        self._env, self._collector, self._learn = env, collector, learn
+        self._overlap = overlap
+        self._started = False
+        self._done = 0  # updates; to ask the run itself is to wait for it
+        self._latest: Run | None = None
+        self._before: Run | None = None  # the run before its latest update
+        self._notices: list[str] = []
+        self._told: set[str] = set()
+
+    def __call__(self, algorithm: Any, run: Run, count: Any) -> tuple[Run, Mapping[str, Any]]:
+        if run is not self._latest:
+            self._done, self._before = int(run.update), None
+        if not self._started:
+            self._collector.start(algorithm, run.learner, run.root, self._done)
+            self._started = True
+        rows = []
+        for update in range(self._done, self._done + int(count)):
+            acting = self._before if self._overlap and self._before is not None else run
+            rollout = self._collector.collect(algorithm, acting.learner, run.root, update)
+            host_metrics = self._host_metrics(policy_age=0 if acting is run else 1)
+            self._before = run
+            run, metrics = self._learn(algorithm, run, rollout)
+            rows.append({**metrics, **host_metrics})
+        self._done, self._latest = self._done + len(rows), run
+        columns: dict[str, Any] = {name: Column([row[name] for row in rows]) for name in rows[0]}
+        # Adapters look at every number that an environment gives, and raise themselves.
+        columns[FAULT_METRIC] = np.full((len(rows), 2), -1)
+        return run, columns
+
+    def take_notices(self) -> list[str]:
+        """What is to be said of the steps since the last call: which lanes were restarted, why."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def _host_metrics(self, policy_age: int) -> dict[str, float]:
+        faults = self._env.take_faults()
+        self._notices += map(self._words, faults)
+        metrics = {
+            **episode_metrics(self._collector.take_episodes()),
+            **self._collector.take_metrics(),
+            "rollout/restarts": float(len(faults)),
+        }
+        return metrics | ({"rollout/policy_age": float(policy_age)} if self._overlap else {})
+
+    def _words(self, fault: LaneFault) -> str:
+        """A fault in a sentence; the first of its kind with the traceback."""
+        words = f"{str(fault).removesuffix('.')}. The lane begins a new episode."
+        if not fault.traceback or fault.message in self._told:
+            return words
+        self._told.add(fault.message)
+        return f"{words}\n{fault.traceback.rstrip()}"
+
+
+@final
+class Column:
+    """A metric of several updates: an array once somebody asks, and nobody waits before that."""
+
+    def __init__(self, values: list[Any]):
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.stack([np.asarray(value, dtype) for value in self._values])
+
+
+def learn(algorithm: Any, run: Run, rollout: Rollout) -> tuple[Run, Metrics]:
+    """One update from a rollout that was collected on the host."""
+    key = stream(run.root, Purpose.SHUFFLE, run.update)
+    learner, metrics = algorithm.update(run.learner, rollout, key)
+    return run._replace(learner=learner, update=run.update + 1), metrics
