@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trimtab.groups import TrainedGroup as TrainedGroup
     from trimtab.groups import load_group as load_group
     from trimtab.groups import train_group as train_group
+    from trimtab.importing import import_sb3 as import_sb3
     from trimtab.keys import Purpose as Purpose
     from trimtab.keys import stream as stream
     from trimtab.types import HostEnv as HostEnv
@@ -46,6 +47,7 @@ _HOMES = {
     "TrainedGroup": "trimtab.groups",
     "load_group": "trimtab.groups",
     "train_group": "trimtab.groups",
+    "import_sb3": "trimtab.importing",
     "Purpose": "trimtab.keys",
     "stream": "trimtab.keys",
     "HostEnv": "trimtab.types",

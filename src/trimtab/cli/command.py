@@ -20,6 +20,10 @@ COMMANDS = {
     "eval": ("trimtab.cli.evaluate", "play whole episodes with the policy of a run"),
     "resume": ("trimtab.cli.train", "go on with a run that was stopped, or make it longer"),
     "export": ("trimtab.cli.export", "write the policy of a run to a file for use elsewhere"),
+    "import-sb3": (
+        "trimtab.cli.import_sb3",
+        "make a run of a policy that Stable-Baselines3 trained",
+    ),
     "sync": ("trimtab.cli.sync", "send what trackers missed of a run"),
     "lab": ("trimtab.cli.lab", "measure variance and bias of the gradient: lanes against steps"),
     "runs": ("trimtab.cli.tables", "list the runs in a folder"),
@@ -88,7 +92,8 @@ def _dispatch(arguments: list[str]) -> int:
         raise SettingError(
             f"There is no {kind} {name!r}.{near} Commands are {', '.join(COMMANDS)}."
         )
-    command = getattr(importlib.import_module(COMMANDS[name][0]), f"{name}_command")
+    function = f"{name.replace('-', '_')}_command"
+    command = getattr(importlib.import_module(COMMANDS[name][0]), function)
     try:
         return command(arguments[1:])
     except SystemExit as exit_:  # tyro has printed the help

@@ -68,6 +68,10 @@ class FusedSession:
         lanes, staggered = self.settings.num_envs, self.staggered
         return jax.jit(lambda algorithm, root: begin(algorithm, self.env, lanes, root, staggered))
 
+    def begin(self) -> Run:
+        """The run before its first update."""
+        return self._begin(self.algorithm, self.root)
+
     @functools.cached_property
     def template(self) -> Run:
         """The shapes of a run, to load a checkpoint into."""

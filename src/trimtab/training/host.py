@@ -77,6 +77,10 @@ class HostSession:
 
         return jax.jit(begin)
 
+    def begin(self) -> Run:
+        """The run before its first update."""
+        return self._begin(self.algorithm, self.root)
+
     @functools.cached_property
     def template(self) -> Run:
         """The shapes of a run, to load a checkpoint into."""

@@ -54,6 +54,10 @@ class Session(Protocol):
         """The shapes of a run, to load a checkpoint into."""
         ...
 
+    def begin(self) -> Run:
+        """The run before its first update."""
+        ...
+
     def check(self) -> None:
         """Refuse what could not be trained, before memory is taken for it."""
         ...
