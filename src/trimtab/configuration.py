@@ -18,6 +18,7 @@ from trimtab.settings import checked, replaced, setting_names
 from trimtab.training.config import (
     TrainSettings,
     check_evaluations,
+    check_lab,
     check_minibatches,
     check_tracking,
 )
@@ -42,6 +43,7 @@ class Configuration:
         check_evaluations(training)
         check_tracking(training)
         check_host(training, training.num_envs)
+        check_lab(training)
         check_secrets(self.env_options)
         return dataclasses.replace(self, training=training, algorithm=algorithm)
 

@@ -212,6 +212,12 @@ def group_session(first: Configuration, members: Sequence[Member], env: Any, dev
     from trimtab.training.fused import FusedSession
     from trimtab.training.group import GroupSession
 
+    if first.training.lab_every:
+        # Mapped over runs, both branches of "is it due" are computed in every update.
+        raise SettingError(
+            "lab_every measures one run, and in a group of them it would be measured in every "
+            "update: leave it out, or train one seed with --seed."
+        )
     common = make_session(first, env, ONE_DEVICE)
     if not isinstance(common, FusedSession):
         raise SettingError(

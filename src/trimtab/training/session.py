@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab.envs.make import find
 from trimtab.envs.wrappers import wrapped
-from trimtab.errors import DamagedCheckpointError
+from trimtab.errors import DamagedCheckpointError, SettingError
 from trimtab.log.progress import Progress
 from trimtab.spaces import EnvSpec
 from trimtab.training import checkpoint
@@ -89,6 +89,8 @@ def prepare(
     """Make the environment, and refuse what could not be trained, before memory is taken."""
     made: Any = find(env, **options)
     whole = as_arrays(dataclasses.replace(algorithm, total_updates=float(num_updates(settings))))
+    if settings.lab_every:
+        whole = watched(whole, settings.lab_every)
     if hasattr(made, "step"):
         from trimtab.training.fused import FusedSession
 
@@ -100,6 +102,18 @@ def prepare(
         session = HostSession(made, whole, settings)
     session.check()
     return session
+
+
+def watched(algorithm: Any, every: int) -> Any:
+    """The algorithm, measuring the noise of its gradient in every so many updates."""
+    from trimtab.algos.watched import Watched
+
+    if not hasattr(algorithm, "terms"):
+        raise SettingError(
+            f"lab_every = {every} has no effect on {type(algorithm).__name__}, which has no policy "
+            "gradient of rollouts: leave it out."
+        )
+    return Watched(algorithm, every)
 
 
 def network_shapes(run: Run) -> dict[str, tuple[int, ...]]:
