@@ -10,7 +10,7 @@ from trimtab.configuration import Configuration
 from trimtab.errors import CheckpointError, SettingError, did_you_mean
 from trimtab.keys import Purpose, stream
 from trimtab.lab.plan import Split
-from trimtab.training.checkpoint import exists, read_manifest
+from trimtab.training.checkpoint import read_manifest
 from trimtab.training.devices import DevicePlan, start_jax
 from trimtab.training.rundir import RunFolder
 
@@ -87,7 +87,7 @@ def chosen_checkpoints(folder: RunFolder, wanted: str) -> list[str]:
     known: Mapping[str, Any] = {
         path.name: read_manifest(path)
         for path in sorted(home.glob("*"))
-        if path.is_dir() and not path.name.startswith(".") and exists(path)
+        if path.is_dir() and not path.name.startswith(".") and path.suffix != ".previous"
     }
     if not known:
         raise CheckpointError(
