@@ -200,10 +200,10 @@ def test_no_orphans_and_no_shared_memory_after_the_trainer_is_killed():
 
 def test_restarts_equal_the_faults_that_there_were(pools, tmp_path):
     marks = tmp_path / "marks"
-    make_env = functools.partial(flaky_cartpole, marks, raises=1 / 100, hangs=1 / 1_000)
-    pool = pools(make_env, deadlines=Deadlines(step=2.0), max_restarts=100)
+    make_env = functools.partial(flaky_cartpole, marks, raises=1 / 50, hangs=1 / 500)
+    pool = pools(make_env, deadlines=Deadlines(step=1.5), max_restarts=100)
     idle_lanes = 0
-    for _ in range(600):
+    for _ in range(250):
         steps(pool, 1)
         idle_lanes += 0 if pool.idle is None else int(pool.idle.sum())
     kinds = [fault.kind for fault in pool.take_faults()]

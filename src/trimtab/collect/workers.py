@@ -18,7 +18,7 @@ import numpy as np
 from trimtab.collect.worker_entry import ATTACH, CLOSE, RESET, STEP, SharedLanes
 from trimtab.collect.worker_process import WorkerFailedError, WorkerLostError, WorkerProcess
 from trimtab.envs.gymnasium_spaces import tree_of
-from trimtab.envs.lane_group import LaneBuffers
+from trimtab.envs.lane_group import LaneBuffers, name_of
 from trimtab.envs.seeding import restart_seed
 from trimtab.errors import EnvironmentFaultError, SettingError
 from trimtab.faults import Deadlines, FaultPolicy, LaneFault, RestartBudget
@@ -258,12 +258,6 @@ def lanes_of_workers(num_envs: int, num_workers: int) -> list[range]:
     """Each worker's lanes: neighbours, and as many for each as can be."""
     edges = [num_envs * number // num_workers for number in range(num_workers + 1)]
     return [range(first, last) for first, last in itertools.pairwise(edges)]
-
-
-def name_of(make_env: Any) -> str:
-    """What to call an environment that is not made yet."""
-    named = getattr(make_env, "func", make_env)  # a functools.partial's function
-    return getattr(named, "id", None) or getattr(named, "__qualname__", type(named).__name__)
 
 
 def anonymous_file() -> int:

@@ -39,6 +39,12 @@ class GymnasiumMaker:
         return gymnasium.make(self.id, disable_env_checker=True, **self.options)
 
 
+def name_of(make_env: Any) -> str:
+    """What to call an environment that is not made yet."""
+    named = getattr(make_env, "func", make_env)  # a functools.partial's function
+    return getattr(named, "id", None) or getattr(named, "__qualname__", type(named).__name__)
+
+
 class LaneBuffers(NamedTuple):
     """What lanes are told and what they answer: arrays with the lanes as their first axis.
 

@@ -9,11 +9,15 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from trimtab.envs.gymnasium_spaces import spec_of
-from trimtab.envs.lane_group import GymnasiumMaker
+from trimtab.envs.lane_group import GymnasiumMaker, name_of
+from trimtab.envs.patience import at_most
 from trimtab.envs.vector import vector_spec
 from trimtab.errors import SettingError, UnknownEnvironmentError
+from trimtab.faults import Deadlines
 from trimtab.spaces import EnvSpec
 from trimtab.types import HostEnv
+
+START_SECONDS = Deadlines().start
 
 
 @final
@@ -65,7 +69,8 @@ def source_of(env: Any) -> HostSource:
 
 
 def _source_of_maker(make: Callable[[], Any], env_id: str = "") -> HostSource:
-    made = make()
+    with at_most(START_SECONDS, f"Making an environment with {env_id or name_of(make)}"):
+        made = make()
     try:
         if isinstance(made, VectorEnv):
             return HostSource(

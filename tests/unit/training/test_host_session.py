@@ -95,8 +95,6 @@ def test_a_run_that_cannot_be_repeated_says_so(tmp_path):
     recorded = run.folder.read_config()
     assert recorded["extra"] == {"reproducible": False}
     assert recorded["training"]["vectorization"] == "async"
-    run = trimtab.train(env, ALGORITHM, run_dir=tmp_path / "b", overlap=True, **settings)
-    assert "extra" not in run.folder.read_config()
 
 
 def test_a_fused_run_refuses_workers(tmp_path):
