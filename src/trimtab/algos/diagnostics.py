@@ -50,12 +50,15 @@ def of_update(
     }
 
 
-def of_entropy(learner: Learner, entropy: Array) -> Metrics:
-    """The entropy, and its share of the largest that the action space allows, if that has one."""
-    space = learner.parameters.network().action_space
-    largest = largest_entropy(space)
-    share = {} if largest is None else {"train/relative_entropy": entropy / jnp.float32(largest)}
-    return {"train/entropy": entropy, **share}
+def of_entropy(algorithm: Any, learner: Learner, entropy: Array) -> Metrics:
+    """The entropy, its share of the largest there is, and its coefficient where that changes."""
+    metrics = {"train/entropy": entropy}
+    largest = largest_entropy(learner.parameters.network().action_space)
+    if largest is not None:
+        metrics["train/relative_entropy"] = entropy / jnp.float32(largest)
+    if algorithm.entropy_schedule != "constant" or algorithm.entropy_warmup is not None:
+        metrics["train/entropy_coefficient"] = jnp.float32(algorithm.entropy_coefficient)
+    return metrics
 
 
 def of_gradients(algorithm: Any, norms: Array, made: Array | None = None) -> Metrics:

@@ -86,10 +86,12 @@ def update(
     means = across.mean(each.mean())
     metrics = {
         "train/policy_loss": means.policy,
-        **diagnostics.of_entropy(learner, means.entropy),
+        **diagnostics.of_entropy(now, learner, means.entropy),
         **diagnostics.of_gradients(now, norms),
         **diagnostics.of_update(now, learner, learned, prepared, values, across),
     }
     if learner.parameters.network().critic is not None:
         metrics["train/value_loss"] = means.value
+    if prepared.weight is not None:
+        metrics["train/counted"] = across.mean((prepared.weight > 0).astype(jnp.float32).mean())
     return after, metrics

@@ -192,7 +192,7 @@ class PPO(PPOSettings):
         metrics = {
             "train/policy_loss": means.policy,
             "train/value_loss": means.value,
-            **diagnostics.of_entropy(learner, means.entropy),
+            **diagnostics.of_entropy(self, learner, means.entropy),
             "train/approx_kl": means.approx_kl,
             "train/log_ratio_kl": means.log_ratio_kl,
             "train/clip_fraction": means.clipped,

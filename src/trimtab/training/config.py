@@ -41,6 +41,13 @@ class TrainSettings(HostSettings):
     eval_count: int = setting(
         EVAL_COUNT, "evaluations in the run, evenly spaced, where eval_every is 0", at_least=1
     )
+    eval_from_return: float | None = setting(
+        None,
+        "no evaluation before the mean return of recent training episodes has reached this; the "
+        "last update is evaluated in any case",
+        at_least=-1e9,
+        at_most=1e9,
+    )
     eval_episodes: int = setting(20, "episodes in each evaluation while training", at_least=1)
     eval_stochastic: bool = setting(
         False, "evaluate with sampled actions, in place of the most likely ones"
@@ -103,6 +110,12 @@ def check_evaluations(settings: TrainSettings) -> None:
         raise SettingError(
             f"eval_every = {settings.eval_every} and eval_count = {settings.eval_count} both say "
             f"how often to evaluate: give one of them."
+        )
+    if settings.eval_from_return is not None and evaluations_at(settings) == 1:
+        raise SettingError(
+            f"eval_from_return = {settings.eval_from_return:g} has no effect on a run that is "
+            f"evaluated only at its end: give a smaller eval_every or a larger eval_count, or "
+            f"leave it out."
         )
 
 

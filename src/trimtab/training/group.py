@@ -132,6 +132,14 @@ class GroupLedger:
         known = [value for value in returns if not math.isnan(value)]
         return sum(known) / len(known) if known else math.nan
 
+    @property
+    def recent_episodes(self) -> float:
+        """Of the run that has the fewest."""
+        return min(ledger.recent_episodes for _, ledger in self._sound())
+
+    def wants_evaluation(self, done: int) -> bool:
+        return any(ledger.wants_evaluation(done) for _, ledger in self._sound())
+
     def record(
         self, run: Run, done: int, columns: Mapping[str, np.ndarray], timing: Mapping[str, float]
     ) -> None:
@@ -147,11 +155,12 @@ class GroupLedger:
             raise next(iter(self.failures.values()))
 
     def evaluated(self, run: Run, done: int, episodes: Episodes) -> dict[str, float]:
-        """Write each run's evaluation; the mean over runs of their means."""
+        """Write the evaluation of each run that wants one; the mean over runs of their means."""
         means = []
         for place, ledger in self._sound():
-            own = ledger.evaluated((run, place), done, _of_one(episodes, place))
-            means.append(own["mean"])
+            if ledger.wants_evaluation(done):
+                own = ledger.evaluated((run, place), done, _of_one(episodes, place))
+                means.append(own["mean"])
         of_runs = np.asarray(means)
         return {"mean": float(of_runs.mean()), "standard_error": standard_error(of_runs)}
 

@@ -6,7 +6,7 @@ A ledger never looks into the run that it keeps: it hands it to ``Records``.
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -33,11 +33,22 @@ class Best:
     saved: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """When a run is worth an evaluation: once its recent return has reached a threshold."""
+
+    from_return: float | None = None  # none: always
+    last_update: int = 0  # which is evaluated in any case
+
+
 class Keeper(Protocol):
     """What the loop asks of a ledger, be it of one run or of several."""
 
     @property
     def recent_return(self) -> float: ...
+    @property
+    def recent_episodes(self) -> float: ...
+    def wants_evaluation(self, done: int) -> bool: ...
     @property
     def best_run(self) -> Any: ...
     def record(
@@ -52,10 +63,13 @@ class Keeper(Protocol):
 class Ledger:
     """The records of one run while it trains."""
 
-    def __init__(self, records: Records, batch: int, best: Best | None = None):
+    def __init__(
+        self, records: Records, batch: int, best: Best | None = None, gate: Gate | None = None
+    ):
         self._records = records
         self._batch = batch
         self._best = best
+        self._gate = gate or Gate()
         self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT_UPDATES)
         self._sound: Moment | None = None  # the last run whose numbers were all finite
 
@@ -69,6 +83,27 @@ class Ledger:
         """The mean return of the episodes that ended lately; NaN before the first."""
         episodes = sum(number for _, number in self._recent)
         return sum(total for total, _ in self._recent) / episodes if episodes else math.nan
+
+    @property
+    def recent_episodes(self) -> float:
+        """Episodes that ended in a rollout, of late; NaN before the first rollout."""
+        updates = len(self._recent)
+        return sum(number for _, number in self._recent) / updates if updates else math.nan
+
+    def wants_evaluation(self, done: int) -> bool:
+        """Whether an evaluation after that update is wanted. After the first, they all are."""
+        threshold = self._gate.from_return
+        if threshold is None or self._best is not None or done == self._gate.last_update:
+            return True
+        return self.recent_return >= threshold  # which NaN is not
+
+    def recall(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take up the recent returns of a run that goes on, from its metrics."""
+        for row in rows[-RECENT_UPDATES:]:
+            self._remember(float(row["rollout/return_mean"]), row["rollout/episodes"])
+
+    def _remember(self, mean: float, episodes: float) -> None:
+        self._recent.append((mean * episodes if episodes else 0.0, episodes))
 
     def record(
         self,
@@ -103,11 +138,8 @@ class Ledger:
             raise
         self._sound = self._records.moment(run, done + count)
         returns, episodes = columns["rollout/return_mean"], columns["rollout/episodes"]
-        self._recent.extend(
-            (mean * number, number)
-            for mean, number in zip(returns.tolist(), episodes.tolist(), strict=True)
-            if number > 0
-        )
+        for mean, number in zip(returns.tolist(), episodes.tolist(), strict=True):
+            self._remember(mean, number)
 
     def evaluated(self, run: Any, done: int, episodes: Episodes) -> dict[str, float]:
         """Write an evaluation, and keep the run if it is the best so far."""

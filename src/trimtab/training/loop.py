@@ -18,7 +18,7 @@ from trimtab.errors import RunFolderError
 from trimtab.keys import Purpose, stream
 from trimtab.log.progress import Progress, Status
 from trimtab.training.config import TrainSettings, batch_size, eval_cadence, num_updates
-from trimtab.training.ledger import Keeper
+from trimtab.training.ledger import RECENT_UPDATES, Keeper
 from trimtab.training.saver import Saver
 from trimtab.training.signals import StopRequest
 from trimtab.training.step import Run
@@ -107,6 +107,7 @@ class Loop:
         self._saver = saver
         self._progress = progress
         self._unrecorded: tuple[int, int, Run, dict[str, Array]] | None = None
+        self._warned = False
 
     def go(self, run: Run, grace: float | None = None) -> Outcome:
         """Train from ``run`` to the end of the schedule, or until a signal; see ``StopRequest``."""
@@ -126,7 +127,8 @@ class Loop:
                 done += count
                 if schedule.evaluates(done):
                     self._record()
-                    self._evaluate(run, done)
+                    if self._ledger.wants_evaluation(done):
+                        self._evaluate(run, done)
                 if schedule.saves(done, time.perf_counter() - self._saved_at):
                     self._save(run, done)
                 self._tell()
@@ -150,6 +152,20 @@ class Loop:
         columns = {name: np.asarray(values)[:count] for name, values in metrics.items()}
         self._ledger.record(run, done, columns, self._telemetry.of_call(count))
         self._progress.updated(self._status(done + count))
+        self._warn_of_few_episodes(done + count)
+
+    def _warn_of_few_episodes(self, done: int) -> None:
+        """Say once that a rollout holds too few episodes for what the algorithm makes of them."""
+        wanted = getattr(self._algorithm, "fewest_episodes", 0)
+        known = done >= min(RECENT_UPDATES, self._schedule.updates)
+        if self._warned or not known or not self._ledger.recent_episodes < wanted:
+            return
+        self._warned = True
+        self._progress.say(
+            f"A rollout held {self._ledger.recent_episodes:.1f} finished episodes of late. With "
+            f"fewer than {wanted} a return is mostly chance: more num_envs, or a longer num_steps, "
+            f"is the remedy."
+        )
 
     def _status(self, done: int) -> Status:
         steps = (done - self._first_update) * self._schedule.batch

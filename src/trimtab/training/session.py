@@ -13,11 +13,12 @@ from trimtab.envs.make import find
 from trimtab.envs.wrappers import wrapped
 from trimtab.errors import DamagedCheckpointError, SettingError
 from trimtab.log.progress import Progress
+from trimtab.log.writer import read_last
 from trimtab.spaces import EnvSpec
 from trimtab.training import checkpoint
 from trimtab.training.config import TrainSettings, num_updates
 from trimtab.training.devices import DevicePlan
-from trimtab.training.ledger import Best, Ledger
+from trimtab.training.ledger import RECENT_UPDATES, Best, Gate, Ledger
 from trimtab.training.loop import Loop, Outcome, Programs, Schedule
 from trimtab.training.records import Moment, Records
 from trimtab.training.rundir import RunFolder
@@ -25,6 +26,9 @@ from trimtab.training.saver import Saver
 from trimtab.training.specfile import write_spec
 from trimtab.training.step import Run
 from trimtab.training.tracking import tracked
+
+# Enough of metrics.jsonl for the updates from which the recent return is known.
+RECENT_BYTES = RECENT_UPDATES * 16_384
 
 
 class HasSpec(Protocol):
@@ -170,7 +174,10 @@ def open_ledger(
     identity = {"environment": session.env.spec.id, "network": shapes}
     records = Records(folder, saver, identity, alone)
     records.rewind(point.notes if point else None)
-    return Ledger(records, session.schedule.batch, point.best if point else None)
+    gate = Gate(session.settings.eval_from_return, session.schedule.updates)
+    ledger = Ledger(records, session.schedule.batch, point.best if point else None, gate)
+    ledger.recall(read_last(folder.metrics_path, RECENT_BYTES))
+    return ledger
 
 
 @dataclasses.dataclass(frozen=True)

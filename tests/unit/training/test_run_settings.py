@@ -59,6 +59,74 @@ def test_evaluations_by_their_number(tmp_path):
     assert [row["update"] for row in run.evaluations] == [4, 8]
 
 
+class Told(Quiet):
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.sentences = []
+
+    def say(self, sentence):
+        self.sentences.append(sentence)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "gymnasium:CartPole-v1"])
+def test_nothing_is_evaluated_before_the_return_is_there(tmp_path, env):
+    settings = {"eval_every": 1, "total_steps": 32 * 12, "num_envs": 4, "num_steps": 8}
+    always = train(tmp_path / "always", env, **settings)
+    known, recent, reached = [], [], None
+    for row in always.metrics:  # the mean over the episodes of the last 20 updates
+        known.append(row["rollout/episodes"])
+        recent.append(row["rollout/return_mean"] * known[-1] if known[-1] else 0.0)
+        mean = sum(recent) / sum(known) if sum(known) else -np.inf
+        if reached is None and mean >= 15.0:
+            reached = row["update"]
+    assert reached is not None
+    assert 1 < reached < 12
+    gated = train(tmp_path / "gated", env, eval_from_return=15.0, **settings)
+    assert [row["update"] for row in gated.evaluations] == list(range(reached, 13))
+    assert gated.evaluations == always.evaluations[reached - 1 :]
+    never = train(tmp_path / "never", env, eval_from_return=1e6, **settings)
+    assert [row["update"] for row in never.evaluations] == [12]
+
+
+def test_a_run_that_waits_for_its_return_goes_on_waiting(tmp_path):
+    settings = {"eval_every": 1, "eval_from_return": 20.0, "total_steps": 32 * 16}
+    whole = train(tmp_path / "whole", "CartPole-v1", **settings)
+    stopped = train(tmp_path / "half", "CartPole-v1", progress=StopAtOnce(), **settings)
+    assert len(stopped.metrics) < 16
+    rest = resume(stopped.path)
+    assert rest.evaluations == whole.evaluations
+    assert 1 < len(whole.evaluations) < 16
+
+
+def test_each_run_of_a_group_waits_for_its_own_return(tmp_path):
+    settings = {**SETTINGS, "eval_every": 1, "eval_from_return": 20.0}
+    group = trimtab.train_group(
+        "CartPole-v1", PPO, seeds=[0, 1, 2], run_dir=tmp_path / "group", **settings
+    )
+    firsts = [run.evaluations[0]["update"] for run in group.runs]
+    assert len(set(firsts)) > 1
+    alone = train(tmp_path / "alone", "CartPole-v1", seed=1, devices="1", **settings)
+    assert alone.evaluations[0]["update"] == firsts[1]
+
+
+@pytest.mark.parametrize(("lanes", "warned"), [(2, True), (32, False)])
+def test_few_episodes_are_told_of_once(tmp_path, lanes, warned):
+    """A Probe3 episode has two steps: 8 steps of 2 lanes end 8 of them."""
+    progress = Told()
+    run = trimtab.train(
+        "Probe3-v0",
+        trimtab.REINFORCE(hidden_sizes=(4,)),
+        run_dir=tmp_path / "run",
+        progress=progress,
+        **{**SETTINGS, "num_envs": lanes, "total_steps": lanes * 8 * 30},
+    )
+    assert {row["rollout/episodes"] for row in run.metrics} == {lanes * 4}
+    found = [one for one in progress.sentences if "finished episodes" in one]
+    assert len(found) == warned
+    assert not warned or "A rollout held 8.0 finished episodes" in found[0]
+
+
 @pytest.mark.parametrize(
     ("env", "settings", "sentence"),
     [
@@ -68,6 +136,8 @@ def test_evaluations_by_their_number(tmp_path):
         ("CartPole-v1", {"staggered_starts": "yes"}, "expected one of 'auto', 'on', 'off'"),
         ("CartPole-v1", {"eval_every": 3, "eval_count": 2}, "both say how often to evaluate"),
         ("gymnasium:CartPole-v1", {"action_repeat": 2}, "is for environments in compiled programs"),
+        ("CartPole-v1", {"eval_from_return": 9.0, "eval_count": 1}, "eval_from_return = 9 has no"),
+        ("CartPole-v1", {"eval_from_return": float("nan")}, "out of bounds"),
     ],
 )
 def test_settings_without_effect_are_refused(tmp_path, env, settings, sentence):
