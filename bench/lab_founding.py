@@ -5,6 +5,7 @@ them; this script only types those commands, and draws what they wrote.
 
     python bench/lab_founding.py                 all of them, about a quarter of an hour
     python bench/lab_founding.py lake pendulum   some of them
+    python bench/lab_founding.py --train         only the runs that are measured
     python bench/lab_founding.py --draw          draw again what was measured before
 """
 
@@ -23,7 +24,7 @@ OUT = harness.REPOSITORY / "bench" / "out" / "lab"
 IMAGES = harness.REPOSITORY / "docs" / "images"
 LAKE = ("FrozenLake8x8-v1", "--num-envs", "64", "--num-steps", "64", "--gamma", "0.99")
 LAKE += ("--learning-rate", "0.002", "--entropy-coefficient", "0.01")
-LAKE_UPDATES = (28, 36, 48, 72, 120, 240)
+LAKE_UPDATES = (24, 36, 48, 72, 120, 240)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Experiment:
 
     train: tuple[str, ...]
     batch: int
-    updates: tuple[int, ...]
+    updates: tuple[int, ...]  # of which checkpoints are measured
+    every: int  # updates between those that are kept
     lab: tuple[str, ...]
     of: str = ""  # the experiment whose run is measured, if it is not one of its own
 
@@ -42,32 +44,37 @@ EXPERIMENTS = {
         LAKE,
         4096,
         LAKE_UPDATES,
-        ("--splits", "4x32,32x4", "--checkpoints", "all", "--heads", "actor,critic,entropy"),
+        12,
+        ("--splits", "4x32,32x4", "--heads", "actor,critic,entropy"),
     ),
     "pendulum": Experiment(
         ("Pendulum-v1",),
         2048,
         (20, 80, 200),
-        ("--splits", "4x256,16x64", "--checkpoints", "all"),
+        20,
+        ("--splits", "4x256,16x64"),
     ),
     "lambdas": Experiment(
         LAKE,
         4096,
-        LAKE_UPDATES,
-        ("--splits", "32x4,8x16,2x64", "--lambdas", "0,0.5,0.95,1", "--checkpoints", "update-48"),
+        (48,),
+        12,
+        ("--splits", "32x4,8x16,2x64", "--lambdas", "0,0.5,0.95,1"),
         of="lake",
     ),
     "a2c": Experiment(
         (*LAKE, "--algo", "a2c"),
         4096,
         (60, 120, 240),
-        ("--splits", "4x32,32x4", "--checkpoints", "all"),
+        60,
+        ("--splits", "4x32,32x4"),
     ),
     "reinforce": Experiment(
         (*LAKE, "--algo", "reinforce"),
         4096,
         (120, 240, 480),
-        ("--splits", "4x32,32x4", "--checkpoints", "all"),
+        120,
+        ("--splits", "4x32,32x4"),
     ),
 }
 
@@ -80,34 +87,32 @@ def trimtab(*arguments: str) -> None:
         harness.stop(f"trimtab {arguments[0]} failed", done.returncode)
 
 
-def run_of(name: str, quick: bool) -> Path:
-    """The run's folder, with a checkpoint ``update-N`` for each update asked for."""
+def run_of(name: str) -> Path:
+    """The run's folder, which keeps a series of checkpoints."""
     experiment = EXPERIMENTS[name]
     folder = OUT / (experiment.of or name)
-    updates = experiment.updates[:2] if quick else experiment.updates
-    for update in updates:
-        kept = folder / "checkpoints" / f"update-{update}"
-        if kept.exists():
-            continue
-        steps = str(update * experiment.batch)
-        if folder.exists():
-            trimtab("resume", str(folder), "--total-steps", steps, "--quiet")
-        else:
-            trimtab(
-                "train",
-                *experiment.train,
-                *("--total-steps", steps, "--run-dir", str(folder), "--quiet"),
-            )
-        shutil.copytree(folder / "checkpoints" / "latest", kept)
-    for spare in ("latest", "best"):  # or ``all`` would measure these as well
-        shutil.rmtree(folder / "checkpoints" / spare, ignore_errors=True)
+    last = EXPERIMENTS[experiment.of or name].updates[-1]
+    if not (folder / "checkpoints" / f"update-{last}").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        trimtab(
+            "train",
+            *experiment.train,
+            *("--total-steps", str(last * experiment.batch)),
+            *("--keep-every", str(experiment.every), "--run-dir", str(folder), "--quiet"),
+        )
     return folder
 
 
 def measure(name: str, quick: bool) -> None:
-    folder = run_of(name, quick)
+    experiment, folder = EXPERIMENTS[name], run_of(name)
+    updates = experiment.updates[-2:] if quick else experiment.updates
+    checkpoints = ",".join(f"update-{update}" for update in updates)
     batches = ("--batches", "20") if quick else ()
-    trimtab("lab", str(folder), *EXPERIMENTS[name].lab, *batches, "--out", str(OUT / f"{name}-lab"))
+    out = OUT / (f"{name}-quick" if quick else f"{name}-lab")
+    trimtab(
+        *("lab", str(folder), *experiment.lab, "--checkpoints", checkpoints),
+        *(*batches, "--out", str(out)),
+    )
 
 
 # Figures
@@ -282,13 +287,16 @@ def main() -> None:
     parser = harness.arguments(__doc__)
     parser.add_argument("names", nargs="*", metavar="EXPERIMENT", help=", ".join(EXPERIMENTS))
     parser.add_argument("--draw", action="store_true", help="draw what was measured, no more")
+    parser.add_argument("--train", action="store_true", help="train only, and measure later")
     options = parser.parse_args()
     for name in options.names or EXPERIMENTS:
         if name not in EXPERIMENTS:
             harness.stop(f"There is no experiment {name!r}: {', '.join(EXPERIMENTS)}.")
-        if not options.draw:
+        if options.train:
+            run_of(name)
+        elif not options.draw:
             measure(name, options.quick)
-    if not options.quick:
+    if not (options.quick or options.train):
         draw()
 
 

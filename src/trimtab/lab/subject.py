@@ -83,7 +83,7 @@ def run_subject(path: str, checkpoints: str) -> Subject:
 
 def chosen_checkpoints(folder: RunFolder, wanted: str) -> list[str]:
     """The names of the checkpoints: ``all``, or those listed."""
-    home = folder.checkpoint_path("latest").parent
+    home = folder.checkpoints_path
     known: Mapping[str, Any] = {
         path.name: read_manifest(path)
         for path in sorted(home.glob("*"))

@@ -55,6 +55,12 @@ class TrainSettings(HostSettings):
     checkpoint_every: int = setting(
         0, "updates between checkpoints; 0 saves one with each evaluation", at_least=0
     )
+    keep_every: int = setting(
+        0,
+        "updates between checkpoints that are kept for good, as update-N beside latest and best; "
+        "0: none",
+        at_least=0,
+    )
     devices: str = setting(
         "auto", "devices that the lanes are shared over: auto, or a whole number"
     )

@@ -183,6 +183,10 @@ class GroupLedger:
         for place, ledger in self._sound():
             ledger.save((run, place), done)
 
+    def keep(self, run: Run, done: int) -> None:
+        for place, ledger in self._sound():
+            ledger.keep((run, place), done)
+
     def _sound(self) -> list[tuple[int, Ledger]]:
         return [
             (place, ledger)

@@ -57,6 +57,7 @@ class Keeper(Protocol):
     def evaluated(self, run: Any, done: int, episodes: Episodes) -> dict[str, float]: ...
     def evaluated_again(self, episodes: Episodes) -> None: ...
     def save(self, run: Any, done: int) -> None: ...
+    def keep(self, run: Any, done: int) -> None: ...
 
 
 @final
@@ -160,6 +161,11 @@ class Ledger:
     def save(self, run: Any, done: int) -> None:
         """Save ``latest``, and ``best`` if it is a new one. ``run`` must have been recorded."""
         self._save(self._records.moment(run, done))
+
+    def keep(self, run: Any, done: int) -> None:
+        """Save a checkpoint that no later one replaces. ``run`` must have been recorded."""
+        moment = self._records.moment(self._records.alone(run), done)
+        self._records.save(f"update-{done}", moment, self._counts(done))
 
     def _save(self, moment: Moment) -> None:
         # The best comes first: evaluations that are in the latest have then left their best behind.

@@ -38,6 +38,7 @@ class Schedule:
     batch: int
     eval_every: int
     checkpoint_every: int  # 0: by time
+    keep_every: int = 0  # 0: no checkpoint but the latest and the best is kept
     checkpoint_seconds: float = 30.0
     runs: int = 1  # that a call advances
     transitions_per_call: int = TRANSITIONS_PER_CALL
@@ -65,8 +66,13 @@ class Schedule:
             return done % self.checkpoint_every == 0
         return seconds_since >= self.checkpoint_seconds
 
+    def keeps(self, done: int) -> bool:
+        """Whether the checkpoint of this update is kept for good."""
+        return self.keep_every > 0 and done % self.keep_every == 0
+
     def _cadences(self) -> list[int]:
-        return [every for every in (self.eval_every, self.checkpoint_every) if every > 0]
+        cadences = self.eval_every, self.checkpoint_every, self.keep_every
+        return [every for every in cadences if every > 0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +137,9 @@ class Loop:
                         self._evaluate(run, done)
                 if schedule.saves(done, time.perf_counter() - self._saved_at):
                     self._save(run, done)
+                if schedule.keeps(done):
+                    self._record()
+                    self._ledger.keep(run, done)
                 self._tell()
             self._record()
             seconds = time.perf_counter() - self._telemetry.begun
@@ -247,4 +256,5 @@ def schedule_of(settings: TrainSettings) -> Schedule:
         batch=batch_size(settings),
         eval_every=eval_cadence(settings),
         checkpoint_every=settings.checkpoint_every,
+        keep_every=settings.keep_every,
     )

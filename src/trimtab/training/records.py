@@ -82,7 +82,7 @@ class Records:
         if moment.metrics_offset is None or moment.evaluations_offset is None:
             return False
         state = Snapshot(
-            folder=self._folder.checkpoint_path(name),
+            folder=self._folder.checkpoints_path / name,
             leaves=snapshot(moment.run),
             manifest={
                 **self._identity,

@@ -3,7 +3,7 @@
     config.toml         every setting after defaults, schema version, package versions, git state
     metrics.jsonl       one object for each update
     evaluations.jsonl   one object for each evaluation
-    checkpoints/        latest/ and best/
+    checkpoints/        latest/ and best/, and update-N/ where they were to be kept
     lock                held by the process that trains
 
 No JAX here: folders are listed and mistakes are answered before it loads.
@@ -98,9 +98,13 @@ class RunFolder:
     def evaluations_path(self) -> Path:
         return self.path / "evaluations.jsonl"
 
+    @property
+    def checkpoints_path(self) -> Path:
+        return self.path / _CHECKPOINTS
+
     def checkpoint_path(self, name: str | Path) -> Path:
         """The folder of a checkpoint: ``latest`` or ``best``, or another that exists."""
-        inside = self.path / _CHECKPOINTS
+        inside = self.checkpoints_path
         if name in CHECKPOINT_NAMES:
             return inside / name
         if is_plain_path(str(name)) and checkpoint.exists(inside / name):

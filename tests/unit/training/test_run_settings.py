@@ -127,6 +127,20 @@ def test_few_episodes_are_told_of_once(tmp_path, lanes, warned):
     assert not warned or "A rollout held 8.0 finished episodes" in found[0]
 
 
+def test_checkpoints_are_kept_along_a_run_and_hold_it_as_it_was(tmp_path):
+    run = train(tmp_path / "run", "Probe1-v0", keep_every=3)
+    kept = sorted(path.name for path in (run.path / "checkpoints").glob("update-*"))
+    assert kept == ["update-3", "update-6"]
+    short = train(tmp_path / "short", "Probe1-v0", total_steps=32 * 6)
+    at_six = load(run.path / "checkpoints" / "update-6")
+    np.testing.assert_equal(at_six, load(short.path / "checkpoints" / "latest"))
+
+
+def load(folder):
+    arrays = np.load(folder / "learner.npz")
+    return {name: arrays[name] for name in arrays}
+
+
 @pytest.mark.parametrize(
     ("env", "settings", "sentence"),
     [
