@@ -20,7 +20,7 @@ from trimtab.log.writer import read_jsonl, read_last
 from trimtab.settings import setting_names
 from trimtab.spaces import EnvSpec
 from trimtab.training.checkpoint import exists, read_manifest
-from trimtab.training.config import batch_size, num_updates
+from trimtab.training.config import batch_size, num_updates, shuffled_units
 from trimtab.training.devices import DevicePlan, plan, start_jax
 from trimtab.training.evaluations import of_best, while_training
 from trimtab.training.rundir import RunFolder
@@ -286,9 +286,9 @@ def device_plan(configuration: Configuration) -> DevicePlan:
     """The devices that suit the configuration."""
     training, algorithm = configuration.training, configuration.algorithm
     weights = 2 * sum(a * b for a, b in itertools.pairwise(algorithm.hidden_sizes))
-    return plan(
-        training.devices, training.num_envs, batch_size(training), algorithm.minibatches, weights
-    )
+    batch, recurrent = batch_size(training), algorithm.gru_units is not None
+    units = shuffled_units(training, recurrent)
+    return plan(training.devices, training.num_envs, batch, units, algorithm.minibatches, weights)
 
 
 def make_algorithm(configuration: Configuration) -> Any:

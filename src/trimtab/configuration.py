@@ -37,9 +37,15 @@ class Configuration:
 
     def checked(self) -> "Configuration":
         """With values of the right types, or a SettingError that says what is wrong."""
+        whole = self.consistent()
+        recurrent = whole.algorithm.gru_units is not None
+        check_minibatches(whole.training, whole.algorithm.minibatches, recurrent)
+        return whole
+
+    def consistent(self) -> "Configuration":
+        """As checked, but minibatches need not divide the rollout: explain tells of those."""
         training, algorithm = checked(self.training), checked(self.algorithm)
         algorithm.check()
-        check_minibatches(training, algorithm.minibatches)
         check_evaluations(training)
         check_tracking(training)
         check_host(training, training.num_envs)

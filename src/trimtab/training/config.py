@@ -125,15 +125,22 @@ def check_evaluations(settings: TrainSettings) -> None:
         )
 
 
-def check_minibatches(settings: TrainSettings, minibatches: int) -> None:
-    """Every transition is in exactly one minibatch: N×T must divide."""
-    batch = batch_size(settings)
-    if batch % minibatches == 0:
+def shuffled_units(settings: TrainSettings, recurrent: bool) -> int:
+    """What minibatches are made of: transitions, or the whole lanes of a recurrent policy."""
+    return settings.num_envs if recurrent else batch_size(settings)
+
+
+def check_minibatches(settings: TrainSettings, minibatches: int, recurrent: bool) -> None:
+    """Every transition, or lane of a recurrent policy, is in one minibatch: they must divide."""
+    count = shuffled_units(settings, recurrent)
+    if count % minibatches == 0:
         return
-    near = nearest_divisors(batch, minibatches)
+    product = f"num_envs × num_steps = {settings.num_envs} × {settings.num_steps} ="
+    what = f"num_envs = {count} lanes" if recurrent else f"{product} {count} transitions"
+    why = ", and a recurrent policy (gru_units) learns from whole lanes" if recurrent else ""
+    near = nearest_divisors(count, minibatches)
     raise SettingError(
-        f"num_envs × num_steps = {settings.num_envs} × {settings.num_steps} = {batch} transitions "
-        f"cannot be split into minibatches = {minibatches} equal parts. "
+        f"{what} cannot be split into minibatches = {minibatches} equal parts{why}. "
         f"Nearest that divide: {', '.join(map(str, near))}."
     )
 

@@ -29,17 +29,20 @@ class DevicePlan:
 
 
 def plan(
-    requested: str, num_envs: int, batch: int, minibatches: int, parameters: int
+    requested: str, num_envs: int, batch: int, units: int, minibatches: int, parameters: int
 ) -> DevicePlan:
-    """The plan for ``--devices``: a number, or auto, which judges by the size of a minibatch."""
+    """The plan for ``--devices``: a number, or auto, which judges by the size of a minibatch.
+
+    ``units`` are what each device shuffles into minibatches: transitions, or whole lanes.
+    """
     if requested != "auto":
-        count = _device_count(requested, num_envs, batch, minibatches)
+        count = _device_count(requested, num_envs, units, minibatches)
         return DevicePlan(count, single_thread=False)
     available = cores()
     share = batch // minibatches
     count = 1
     for candidate in range(2, available + 1):
-        divides = num_envs % candidate == 0 and (batch // candidate) % minibatches == 0
+        divides = num_envs % candidate == 0 and (units // candidate) % minibatches == 0
         if divides and share // candidate >= SMALLEST_SHARE:
             count = candidate
     return DevicePlan(count, count == 1 and share * parameters < SINGLE_THREAD_WORK)
@@ -50,11 +53,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _device_count(requested: str, num_envs: int, batch: int, minibatches: int) -> int:
+def _device_count(requested: str, num_envs: int, units: int, minibatches: int) -> int:
     if not requested.isdigit() or int(requested) < 1:
         raise SettingError(f"devices = {requested!r}: expected 'auto' or a whole number from 1.")
     count = int(requested)
-    if num_envs % count or (batch // count) % minibatches:
+    if num_envs % count or (units // count) % minibatches:
         raise SettingError(
             f"devices = {count} cannot share num_envs = {num_envs} lanes evenly, with each share "
             f"in {minibatches} minibatches. Give a num_envs that is a multiple of {count}, or "

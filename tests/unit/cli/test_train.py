@@ -114,9 +114,18 @@ BAD = [
     ("CartPole-v1 --learning-rate 2", "out of bounds: expected a number above 0 and at most 1"),
     ("CartPole-v1 --num-envs 2.5", "expected a whole number at least 1"),
     ("CartPole-v1 --activation tahn", "Did you mean 'tanh'?"),
-    ("CartPole-v1 --algo poo", "no algorithm 'poo': expected one of ppo. Did you mean 'ppo'?"),
+    (
+        "CartPole-v1 --algo poo",
+        "no algorithm 'poo': expected one of ppo, a2c, reinforce. Did you mean 'ppo'?",
+    ),
     ("CartPole-v1 --minibatches 3", "1024 transitions cannot be split into minibatches = 3"),
     ("CartPole-v1 --minibatches 3", "Nearest that divide: 1, 2, 4."),
+    (
+        "CartPole-v1 --num-envs 6 --gru-units 8",
+        "num_envs = 6 lanes cannot be split into minibatches = 4 equal parts, and a recurrent "
+        "policy (gru_units) learns from whole lanes. Nearest that divide: 2, 3, 6.",
+    ),
+    ("CartPole-v1 --num-envs 4 --devices 2 --gru-units 8", "devices = 2 cannot share num_envs"),
     ("CartPole-v1 --devices many", "expected 'auto' or a whole number"),
     ("CartPole-v1 --devices 7", "cannot share num_envs = 32 lanes evenly"),
     ("CartPole-v1 --config missing.toml", "missing.toml cannot be read: No such file"),
