@@ -22,7 +22,8 @@ ENVS = Command(
             "filter",
             str,
             "",
-            "only those with this text in the id, the backend or the summary",
+            "only those with this text in the id, the backend or the summary; envpool: and "
+            "gymnasium: list what those packages have",
             metavar="FILTER",
             positional=True,
             required=False,
@@ -84,10 +85,12 @@ def envs_command(arguments: Sequence[str]) -> int:
     values = parse(ENVS, arguments)
 
     from trimtab.cli.words import json_line
+    from trimtab.envs.make import environments_of
     from trimtab.envs.registry import list_environments
 
-    wanted = values["filter"].lower()
-    every = list_environments()
+    backend, colon, name = values["filter"].rpartition(":")
+    every = environments_of(backend) if colon else list_environments()
+    wanted = (name if colon else values["filter"]).lower()
     entries = [
         entry
         for entry in every

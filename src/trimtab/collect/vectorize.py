@@ -16,7 +16,7 @@ def vectorize(source: HostSource, num_envs: int, settings: HostSettings) -> Host
     if settings.vectorization in ("workers", "async"):
         return worker_pool(source, num_envs, settings)
     if source.make_host is not None:
-        return source.make_host(num_envs)
+        return source.make_host(num_envs, settings.policy)
     if source.make_vector is not None:
         return VectorHostEnv(source.make_vector(num_envs), settings.policy, source.spec.id)
     assert source.make_env is not None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trimtab.envs.sources import HostSource
     from trimtab.types import JaxEnv
 
-GYMNASIUM = "gymnasium"
+GYMNASIUM, ENVPOOL = "gymnasium", "envpool"
 _imported: list[str] = []  # packages that a user asked to have imported
 # Gymnasium is imported to look for a bare name only if it looks like one of its own.
 _VERSIONED = re.compile(r"-v\d+$")
@@ -33,10 +33,10 @@ def make(env_id: "str | JaxEnv", **options: Any) -> "JaxEnv":
     if not isinstance(env_id, str):
         return _as_it_is(env_id, options)
     entry = entry_for(env_id)
-    if entry.backend == GYMNASIUM:
+    if entry.backend in (GYMNASIUM, ENVPOOL):
         raise UnknownEnvironmentError(
             f"{env_id} is not a JAX environment: trimtab.train and the command line train on it, "
-            f"and gymnasium.make({entry.id!r}) makes one to step by hand."
+            f"and {entry.backend}.make({entry.id!r}) makes one to step by hand."
         )
     if entry.backend == "tabular":
         from trimtab.envs.tabular import make_tabular
@@ -58,6 +58,10 @@ def find(env: Any, **options: Any) -> "JaxEnv | HostSource":
     """
     if isinstance(env, str):
         entry = entry_for(env)
+        if entry.backend == ENVPOOL:
+            from trimtab.envs.envpool import source_of_pool
+
+            return source_of_pool(entry.id, options)
         if entry.backend != GYMNASIUM:
             return make(env, **options)
         from trimtab.envs.sources import source_of_id
@@ -77,6 +81,8 @@ def entry_for(env_id: str) -> EnvEntry:
     """
     backend, _, name = env_id.rpartition(":")
     _check_backend(env_id, backend, name)
+    if backend == ENVPOOL:
+        return _entry_of_pool(name)
     entry = entry_of(name)
     if backend == GYMNASIUM or (entry is None and not backend and _VERSIONED.search(name)):
         registered = _registered(name)
@@ -100,6 +106,30 @@ def entry_for(env_id: str) -> EnvEntry:
             f"ask for '{entry.backend}:{name}' or {name!r}."
         )
     return entry
+
+
+def environments_of(backend: str) -> list[EnvEntry]:
+    """All that one backend has; those of packages are asked for."""
+    _check_backend(f"{backend}:", backend, "")
+    if backend == ENVPOOL:
+        from trimtab.envs.envpool import environment_ids
+
+        return [EnvEntry(name, ENVPOOL, "", "", "") for name in environment_ids()]
+    if backend == GYMNASIUM:
+        return [EnvEntry(name, GYMNASIUM, "", "", "") for name in sorted(_registered("ALE/"))]
+    return [entry for entry in list_environments() if entry.backend == backend]
+
+
+def _entry_of_pool(name: str) -> EnvEntry:
+    from trimtab.envs.envpool import environment_ids
+
+    known = environment_ids()
+    if name in known:
+        return EnvEntry(name, ENVPOOL, "", "", "an environment of envpool")
+    raise UnknownEnvironmentError(
+        f"envpool has no environment {name!r}.{did_you_mean(name, known)} "
+        "`trimtab envs envpool:` lists those it has."
+    )
 
 
 def picked(env_id: str) -> str:
@@ -153,7 +183,7 @@ def _check_backend(env_id: str, backend: str, name: str) -> None:
             f"{env_id!r}: this version of trimtab knows the backend {backend!r} by name but cannot "
             f"run its environments yet.{install}{instead}"
         )
-    backends = {GYMNASIUM, *(entry.backend for entry in list_environments())}
+    backends = {GYMNASIUM, ENVPOOL, *(entry.backend for entry in list_environments())}
     if backend and backend not in backends and not did_you_mean(backend, backends):
         raise UnknownEnvironmentError(
             f"{env_id!r}: there is no backend {backend!r}. If it is a package of yours, which "

@@ -91,7 +91,6 @@ _ENTRIES = _GYMNAX + _TABULAR + _PROBES
 PLANNED_BACKENDS = {
     "brax": "brax",
     "playground": "playground",
-    "envpool": "envpool",
 }
 
 

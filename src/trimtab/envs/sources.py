@@ -9,11 +9,13 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from trimtab.envs.gymnasium_spaces import spec_of
+from trimtab.envs.gymnasium_wrappers import ChangedMaker
 from trimtab.envs.lane_group import GymnasiumMaker, name_of
 from trimtab.envs.patience import at_most
+from trimtab.envs.spec_changes import limited, repeated
 from trimtab.envs.vector import vector_spec
 from trimtab.errors import SettingError, UnknownEnvironmentError
-from trimtab.faults import Deadlines
+from trimtab.faults import Deadlines, FaultPolicy
 from trimtab.spaces import EnvSpec
 from trimtab.types import HostEnv
 
@@ -26,14 +28,50 @@ class HostSource:
     """Makes environments, in one of three ways; the other two are None.
 
     ``make_env()`` makes one of Gymnasium's, ``make_vector(lanes)`` a vector of them, which may have
-    another number of lanes, and ``make_host(lanes)`` a ``HostEnv``.
+    another number of lanes, and ``make_host(lanes, policy)`` a ``HostEnv``.
     """
 
     spec: EnvSpec
     make_env: Callable[[], Any] | None = None
     make_vector: Callable[[int], VectorEnv] | None = None
-    make_host: Callable[[int], HostEnv] | None = None
+    make_host: Callable[[int, FaultPolicy], HostEnv] | None = None
     num_envs: int | None = None  # the number of lanes, where it is not to be chosen
+    evaluation: "HostSource | None" = None  # where episodes are evaluated, if that is elsewhere
+
+
+def changed(source: HostSource, action_repeat: int, max_episode_steps: int | None) -> HostSource:
+    """The source as the settings of a run want it; itself where they change nothing."""
+    if action_repeat == 1 and max_episode_steps is None:
+        return source
+    if source.make_env is None:
+        return _changed_inside(source, action_repeat, max_episode_steps)
+    spec = repeated(source.spec, action_repeat)
+    if max_episode_steps is not None:
+        spec = limited(spec, max_episode_steps)
+    maker = ChangedMaker(source.make_env, action_repeat, max_episode_steps)
+    return dataclasses.replace(source, spec=spec, make_env=maker)
+
+
+def _changed_inside(
+    source: HostSource, action_repeat: int, max_episode_steps: int | None
+) -> HostSource:
+    """Of lanes that step themselves: what their own options can do."""
+    from trimtab.envs.envpool import PoolMaker, limited_pool
+
+    name = source.spec.id
+    if not isinstance(source.make_host, PoolMaker):
+        given = "action_repeat" if action_repeat > 1 else "max_episode_steps"
+        raise SettingError(
+            f"{given}: {name} steps its lanes itself, so it cannot be wrapped. Wrap the "
+            "environments inside of it, and leave the setting out."
+        )
+    if action_repeat > 1:
+        raise SettingError(
+            f"action_repeat = {action_repeat}: envpool repeats actions itself, in the environments "
+            "that have the option: --env-option frame_skip=…"
+        )
+    assert max_episode_steps is not None
+    return limited_pool(source, source.make_host, max_episode_steps)
 
 
 @final
@@ -70,7 +108,7 @@ def source_of(env: Any) -> HostSource:
 
 def _source_of_maker(make: Callable[[], Any], env_id: str = "") -> HostSource:
     with at_most(START_SECONDS, f"Making an environment with {env_id or name_of(make)}"):
-        made = make()
+        made = _made(make, env_id or name_of(make))
     try:
         if isinstance(made, VectorEnv):
             return HostSource(
@@ -87,6 +125,18 @@ def _source_of_maker(make: Callable[[], Any], env_id: str = "") -> HostSource:
         f"{make!r} made a {type(made).__name__}: expected a gymnasium.Env or a "
         "gymnasium.vector.VectorEnv."
     )
+
+
+def _made(make: Callable[[], Any], name: str) -> Any:
+    """What ``make`` makes; what Gymnasium has to say against it is said in its words."""
+    try:
+        return make()
+    except gymnasium.error.Error as error:
+        raise UnknownEnvironmentError(f"{name} cannot be made: {error}") from error
+    except TypeError as error:
+        if "unexpected keyword argument" in str(error) and getattr(make, "options", None):
+            raise SettingError(f"{name} cannot be made with its options: {error}") from error
+        raise
 
 
 def _source_of_env(env: gymnasium.Env) -> HostSource:

@@ -89,7 +89,9 @@ class VectorHostEnv:
         """Begin an episode in every lane. A native vector has one stream: the first lane's seed."""
         self._ended[:] = False
         self.idle = None
-        given: Any = list(seeds) if isinstance(self._env.unwrapped, _SEEDED_BY_LANE) else seeds[0]
+        inner = self._env.unwrapped
+        by_lane = isinstance(inner, _SEEDED_BY_LANE) or getattr(inner, "seeded_by_lane", False)
+        given: Any = list(seeds) if by_lane else seeds[0]
         obs, _ = self._call("reset()", lambda: self._env.reset(seed=given))
         self._write(self._obs, obs)
         return tree_of(self.spec.observation, self._obs)
@@ -156,6 +158,8 @@ class VectorHostEnv:
                 raise self._fault(lane, f"{words} It came from reset().").error()
 
     def _write(self, rows: list[np.ndarray], obs: Any) -> None:
+        if self._border.write_all(rows, obs):
+            return
         for lane in range(self.num_envs):
             self._write_lane(rows, lane, _of_lane(obs, lane))
 

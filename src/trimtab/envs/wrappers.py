@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.extend.core import Literal
 
-from trimtab.errors import SettingError
+from trimtab.envs.spec_changes import limited, repeated
 from trimtab.spaces import EnvSpec, zeros
 from trimtab.types import Action, EnvState, JaxEnv, Observation, Transition
 
@@ -39,10 +39,7 @@ class RepeatedActions:
 
     @property
     def spec(self) -> EnvSpec:
-        inner = self.inner.spec
-        limit = inner.max_episode_steps
-        shorter = None if limit is None else -(-limit // self.times)
-        return dataclasses.replace(inner, max_episode_steps=shorter)
+        return repeated(self.inner.spec, self.times)
 
     def reset(self, key: Array) -> tuple[EnvState, Observation]:
         return self.inner.reset(key)
@@ -85,18 +82,12 @@ class TimeLimit:
 
     @staticmethod
     def of(env: JaxEnv, limit: int) -> "TimeLimit":
-        before = env.spec.max_episode_steps
-        if before is not None and limit >= before:
-            raise SettingError(
-                f"max_episode_steps = {limit} has no effect: {env.spec.id} ends its episodes after "
-                f"{before} steps. Give a smaller number; an environment's own limit is an option "
-                f"of it, where it has one: --env-option max_episode_steps={limit}"
-            )
+        limited(env.spec, limit)  # refuses a limit without effect
         return TimeLimit(env, limit)
 
     @property
     def spec(self) -> EnvSpec:
-        return dataclasses.replace(self.inner.spec, max_episode_steps=self.limit, solved_at=None)
+        return limited(self.inner.spec, self.limit)
 
     def reset(self, key: Array) -> tuple[Clocked, Observation]:
         state, obs = self.inner.reset(key)

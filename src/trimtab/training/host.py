@@ -97,10 +97,11 @@ class HostSession:
     def evaluator(self, episodes: int, deterministic: bool) -> Callable[..., Episodes]:
         """An ``evaluate(algorithm, learner, root)`` on environments of its own."""
         kind = (episodes, deterministic)
+        played = self.env.evaluation or self.env
         if kind not in self._evaluators:
             self._evaluators[kind] = make_host_evaluator(
-                lambda lanes: vectorize(self.env, lanes, for_evaluation(self.settings, lanes)),
-                self.env.spec,
+                lambda lanes: vectorize(played, lanes, for_evaluation(self.settings, lanes)),
+                played.spec,
                 episodes,
                 deterministic,
             )
@@ -143,11 +144,8 @@ class HostSession:
 
 def refuse_what_is_compiled(settings: TrainSettings) -> None:
     """Refuse settings of environments that are in the compiled program."""
-    plain = TrainSettings()
-    for name in ("action_repeat", "max_episode_steps", "staggered_starts"):
-        value = getattr(settings, name)
-        if value != getattr(plain, name):
-            raise SettingError(
-                f"{name} = {value} is for environments in compiled programs: wrap this one, as in "
-                f"gymnasium.wrappers.TimeLimit, and leave the setting out."
-            )
+    if settings.staggered_starts != TrainSettings().staggered_starts:
+        raise SettingError(
+            f"staggered_starts = {settings.staggered_starts} is for environments in compiled "
+            "programs: leave the setting out."
+        )

@@ -101,9 +101,11 @@ def prepare(
         env = wrapped(made, settings.action_repeat, settings.max_episode_steps)
         session: Session = FusedSession(env, whole, settings, devices)
     else:
+        from trimtab.envs.sources import changed
         from trimtab.training.host import HostSession
 
-        session = HostSession(made, whole, settings)
+        source = changed(made, settings.action_repeat, settings.max_episode_steps)
+        session = HostSession(source, whole, settings)
     session.check()
     return session
 
