@@ -21,7 +21,7 @@ class RepeatedActions(gymnasium.Wrapper):
 
     def step(self, action: Any) -> Any:
         """That many steps, which are one to the policy and to everything that counts steps."""
-        answer = self.env.step(action)
+        answer: Any = self.env.step(action)
         for _ in range(1, self._times):
             # What is no answer of a step, or ends the episode, is shown as it is.
             if not (isinstance(answer, tuple) and len(answer) == 5) or answer[2] or answer[3]:
