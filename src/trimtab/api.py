@@ -220,8 +220,6 @@ def train_configuration(
 ) -> TrainedRun:
     """Train a checked configuration in a new run folder; of ``grace`` see ``StopRequest``."""
     # What costs little to find wrong comes first: before JAX starts, and before training.
-    if isinstance(env, str) and (sentence := picked(env)):
-        progress.say(sentence)
     for tracker in configuration.training.track:
         if sentence := missing(tracker):
             raise SettingError(sentence)
@@ -238,6 +236,8 @@ def train_configuration(
             with contextlib.suppress(OSError):  # somebody has put something there
                 folder.path.rmdir()
         raise
+    if isinstance(env, str) and (sentence := picked(env)):
+        progress.say(sentence)
     with folder.lock():
         write_config(folder, configuration, devices)
         return _run(session, folder, progress, grace=grace)

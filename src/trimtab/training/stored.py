@@ -74,7 +74,7 @@ class StoredPolicy:
             shapes = ", ".join(str(like.shape) for _, like in pairs)
             found = ", ".join(str(one.shape) for one, _ in pairs)
             raise SettingError(
-                f"policy(obs): an observation of {self.spec.id} has the shape {shapes}, or "
-                f"(batch, *{shapes}) for several; got {found}."
+                f"policy(obs): an observation of {self.spec.id} has the shape {shapes}, with "
+                f"one more axis in front for a batch; got {found}."
             )
         return given, extra == {1}
