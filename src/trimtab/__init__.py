@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from trimtab.api import TrainedRun as TrainedRun
     from trimtab.api import load as load
     from trimtab.api import train as train
+    from trimtab.checking.check import check_env as check_env
+    from trimtab.checking.findings import EnvReport as EnvReport
+    from trimtab.checking.findings import Finding as Finding
     from trimtab.collect.episodes import Lanes as Lanes
     from trimtab.collect.episodes import start_lanes as start_lanes
     from trimtab.collect.fused import collect_fused as collect_fused
@@ -39,6 +42,9 @@ _HOMES = {
     "TrainedRun": "trimtab.api",
     "load": "trimtab.api",
     "train": "trimtab.api",
+    "check_env": "trimtab.checking.check",
+    "EnvReport": "trimtab.checking.findings",
+    "Finding": "trimtab.checking.findings",
     "Lanes": "trimtab.collect.episodes",
     "start_lanes": "trimtab.collect.episodes",
     "collect_fused": "trimtab.collect.fused",

@@ -27,6 +27,7 @@ COMMANDS = {
     "sync": ("trimtab.cli.sync", "send what trackers missed of a run"),
     "lab": ("trimtab.cli.lab", "measure variance and bias of the gradient: lanes against steps"),
     "runs": ("trimtab.cli.tables", "list the runs in a folder"),
+    "check-env": ("trimtab.cli.check", "look for what is wrong with an environment"),
     "envs": ("trimtab.cli.tables", "list the environments"),
 }
 BAD_INPUT = 2

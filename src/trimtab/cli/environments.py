@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tomllib
 from typing import Any
 
 from trimtab.cli.flags import Flag
@@ -17,6 +18,37 @@ def package_name(text: str) -> str:
     return text
 
 
+def env_option(text: str) -> tuple[str, Any]:
+    """``size=8`` as a name and a value; a value is a TOML literal, or else plain text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingError(
+            f"--env-option {text} is not valid: expected NAME=VALUE, such as is_slippery=false."
+        )
+    if value.strip().lower() in ("true", "false"):
+        value = value.lower()
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value
+
+
+ENV = Flag(
+    "env",
+    str,
+    "",
+    "the environment, such as CartPole-v1; `trimtab envs` lists them",
+    metavar="ENV",
+    positional=True,
+)
+ENV_OPTION = Flag(
+    "env_option",
+    tuple,
+    (),
+    "options of the environment, such as is_slippery=false size=8",
+    metavar="NAME=VALUE",
+    read=env_option,
+)
 IMPORT = Flag(
     "imports",
     tuple,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from trimtab.cli.environments import env_option
 from trimtab.cli.flags import Command, Flag, parse
-from trimtab.cli.train import env_option
 
 IMPORT_SB3 = Command(
     "import-sb3",

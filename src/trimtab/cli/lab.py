@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimtab.algos.settings import ALGORITHMS
+from trimtab.cli.environments import env_option
 from trimtab.cli.flags import Command, Flag, parse
-from trimtab.cli.train import env_option
 from trimtab.configuration import default_configuration
 from trimtab.envs.make import entry_for
 from trimtab.errors import SettingError

@@ -4,19 +4,18 @@ import contextlib
 import os
 import signal
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimtab.algos.settings import ALGORITHMS
-from trimtab.cli.environments import IMPORT, import_given
+from trimtab.cli.environments import ENV, ENV_OPTION, IMPORT, env_option, import_given
 from trimtab.cli.flags import Command, Flag, flags_of, parse, scan, wants_help
 from trimtab.cli.group import group_members, resume_group_command, train_group_command
 from trimtab.collect.settings import HostSettings
 from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
-from trimtab.errors import SettingError, TrimtabError
+from trimtab.errors import TrimtabError
 from trimtab.settings import Bounds, setting_names
 from trimtab.training.members import read_sweep
 
@@ -44,42 +43,13 @@ GRACE = Flag(
 )
 
 
-def env_option(text: str) -> tuple[str, Any]:
-    """``size=8`` as a name and a value; a value is a TOML literal, or else plain text."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise SettingError(
-            f"--env-option {text} is not valid: expected NAME=VALUE, such as is_slippery=false."
-        )
-    if value.strip().lower() in ("true", "false"):
-        value = value.lower()
-    try:
-        return name.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name.strip(), value
-
-
 def command_for(configuration: Configuration) -> Command:
     """What ``trimtab train`` takes, with the defaults of a configuration."""
     own = [
-        Flag(
-            "env",
-            str,
-            "",
-            "the environment, such as CartPole-v1; `trimtab envs` lists them",
-            metavar="ENV",
-            positional=True,
-        ),
+        ENV,
         Flag("algo", str, configuration.algorithm_name, f"algorithm: {', '.join(ALGORITHMS)}"),
         Flag("config", str, "", "TOML file of settings", metavar="FILE"),
-        Flag(
-            "env_option",
-            tuple,
-            (),
-            "options of the environment, such as is_slippery=false size=8",
-            metavar="NAME=VALUE",
-            read=env_option,
-        ),
+        ENV_OPTION,
         Flag("run_dir", str, "", "folder of the run, in place of one in runs/", metavar="DIR"),
         Flag(
             "seeds",

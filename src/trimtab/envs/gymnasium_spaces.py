@@ -247,6 +247,14 @@ class _Leaf:
         )
 
 
+def complaint_of(space: Space, rows: Sequence[np.ndarray], lane: int) -> str | None:
+    """What is wrong with the numbers of one lane of any environment, or None."""
+    for (name, leaf), row in zip(leaf_spaces(space), rows, strict=True):
+        if words := _Leaf.of(name, leaf, None, True).complaint(np.asarray(row[lane])):
+            return words
+    return None
+
+
 def _limits(space: LeafSpace, dtype: np.dtype, bounds: bool) -> tuple[Any, Any]:
     """The least and the greatest number allowed. Infinity and NaN never are."""
     if isinstance(space, Discrete):

@@ -8,7 +8,7 @@ name is known to be right.
 import importlib
 import importlib.util
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from trimtab.envs.registry import PLANNED_BACKENDS, EnvEntry, entry_of, list_environments
@@ -72,6 +72,21 @@ def find(env: Any, **options: Any) -> "JaxEnv | HostSource":
     from trimtab.envs.sources import source_of
 
     return source_of(_without_options(env, options))
+
+
+def maker_of(env: Any, **options: Any) -> Callable[[], Any] | None:
+    """What makes one Gymnasium environment at a time, if ``env`` stands for that; not called."""
+    if isinstance(env, str):
+        entry = entry_for(env)
+        if entry.backend != GYMNASIUM:
+            return None
+        from trimtab.envs.lane_group import GymnasiumMaker
+
+        return GymnasiumMaker(entry.id, dict(options), tuple(_imported))
+    from trimtab.envs.sources import kind_of
+
+    own_kind = kind_of(env) or isinstance(getattr(env, "spec", None), EnvSpec)
+    return env if callable(env) and not own_kind else None
 
 
 def entry_for(env_id: str) -> EnvEntry:

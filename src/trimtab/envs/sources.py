@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import Any, Literal, final
 
 import gymnasium
 from gymnasium.vector import VectorEnv
@@ -106,9 +106,28 @@ def source_of(env: Any) -> HostSource:
     )
 
 
+def kind_of(made: Any) -> Literal["env", "vector", ""]:
+    """What somebody has made, if it is one of Gymnasium's."""
+    if isinstance(made, VectorEnv):
+        return "vector"
+    return "env" if isinstance(made, gymnasium.Env) else ""
+
+
+def made_by(make: Callable[[], Any], name: str) -> Any:
+    """What ``make`` makes; what Gymnasium has to say against it is said in its words."""
+    try:
+        return make()
+    except gymnasium.error.Error as error:
+        raise UnknownEnvironmentError(f"{name} cannot be made: {error}") from error
+    except TypeError as error:
+        if "unexpected keyword argument" in str(error) and getattr(make, "options", None):
+            raise SettingError(f"{name} cannot be made with its options: {error}") from error
+        raise
+
+
 def _source_of_maker(make: Callable[[], Any], env_id: str = "") -> HostSource:
     with at_most(START_SECONDS, f"Making an environment with {env_id or name_of(make)}"):
-        made = _made(make, env_id or name_of(make))
+        made = made_by(make, env_id or name_of(make))
     try:
         if isinstance(made, VectorEnv):
             return HostSource(
@@ -125,18 +144,6 @@ def _source_of_maker(make: Callable[[], Any], env_id: str = "") -> HostSource:
         f"{make!r} made a {type(made).__name__}: expected a gymnasium.Env or a "
         "gymnasium.vector.VectorEnv."
     )
-
-
-def _made(make: Callable[[], Any], name: str) -> Any:
-    """What ``make`` makes; what Gymnasium has to say against it is said in its words."""
-    try:
-        return make()
-    except gymnasium.error.Error as error:
-        raise UnknownEnvironmentError(f"{name} cannot be made: {error}") from error
-    except TypeError as error:
-        if "unexpected keyword argument" in str(error) and getattr(make, "options", None):
-            raise SettingError(f"{name} cannot be made with its options: {error}") from error
-        raise
 
 
 def _source_of_env(env: gymnasium.Env) -> HostSource:

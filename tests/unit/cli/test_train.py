@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import trimtab.api
-from trimtab.cli.train import env_option
+from trimtab.cli.environments import env_option
 from trimtab.configuration import Configuration
 from trimtab.errors import SettingError, TrimtabError
 

@@ -1,0 +1,1 @@
+"""What an environment promises, and whether it keeps it, before anything is trained on it."""
