@@ -230,16 +230,19 @@ def train_configuration(
     )
     try:
         devices = start_jax(wanted)
-        session = make_session(configuration, env, devices)
+        session, chosen = make_session(configuration, env, devices).settled()
     except BaseException:
         if not existed:
             with contextlib.suppress(OSError):  # somebody has put something there
                 folder.path.rmdir()
         raise
+    configuration = dataclasses.replace(configuration, training=session.settings)
     if isinstance(env, str) and (sentence := picked(env)):
         progress.say(sentence)
+    if chosen:
+        progress.say(f"vectorization: {configuration.training.vectorization} ({chosen['why']})")
     with folder.lock():
-        write_config(folder, configuration, devices)
+        write_config(folder, configuration, devices, chosen)
         return _run(session, folder, progress, grace=grace)
 
 
@@ -264,7 +267,8 @@ def resume(
         devices = recorded_devices(folder)
         session = open_session(configuration, devices, env)
         if settings:
-            write_config(folder, configuration, devices)
+            chosen = folder.read_config().get("extra", {}).get("vectorization")
+            write_config(folder, configuration, devices, chosen)
         return _run(session, folder, progress or Quiet(), resumed=True, strict=strict, grace=grace)
 
 
@@ -331,14 +335,23 @@ def open_session(configuration: Configuration, devices: DevicePlan, env: Any = N
     return make_session(configuration, configuration.env_id, start_jax(devices))
 
 
-def write_config(folder: RunFolder, configuration: Configuration, devices: DevicePlan) -> None:
+def write_config(
+    folder: RunFolder,
+    configuration: Configuration,
+    devices: DevicePlan,
+    chosen: Mapping[str, Any] | None = None,
+) -> None:
+    """Write ``config.toml``; ``chosen`` says how the vectorization was, if it was measured."""
+    extra: dict[str, Any] = {"vectorization": dict(chosen)} if chosen else {}
+    if not configuration.training.reproducible:
+        extra["reproducible"] = False
     folder.write_config(
         training=dataclasses.asdict(configuration.training),
         algorithm=dataclasses.asdict(configuration.algorithm),
         environment={"id": configuration.env_id, "options": dict(configuration.env_options)},
         algorithm_name=configuration.algorithm_name,
         devices=dataclasses.asdict(devices),
-        extra=None if configuration.training.reproducible else {"reproducible": False},
+        extra=extra or None,
     )
 
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from trimtab.checking import rules
 from trimtab.checking.findings import CHECKS, EnvReport, Finding, Findings
-from trimtab.checking.playing import LENIENT, Play, leaves_of, play, random_actions
+from trimtab.checking.playing import LENIENT, Play, leaves_of, play
 from trimtab.checking.watched import WatchedEnv
+from trimtab.collect.random_actions import random_actions
 from trimtab.envs.gymnasium_spaces import spec_of
 from trimtab.envs.in_process import InProcessEnv
 from trimtab.envs.lane_group import name_of

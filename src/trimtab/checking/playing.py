@@ -10,17 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from trimtab.collect.host import Episode, EpisodeTally
+from trimtab.collect.random_actions import random_actions
 from trimtab.errors import EnvironmentFaultError
 from trimtab.faults import FaultPolicy, LaneFault
-from trimtab.spaces import (
-    ACTION_MASK,
-    Box,
-    Discrete,
-    EnvSpec,
-    MultiDiscrete,
-    mask_space,
-    to_environment,
-)
 from trimtab.types import HostEnv
 
 # Faults are met by new episodes, so that later ones are found too; after some, enough is known.
@@ -87,26 +79,6 @@ def leaves_of(observation: Any) -> list[np.ndarray]:
     if isinstance(observation, dict):
         return [leaf for value in observation.values() for leaf in leaves_of(value)]
     return [np.asarray(observation)]
-
-
-def random_actions(spec: EnvSpec, obs: Any, lanes: int, rng: np.random.Generator) -> np.ndarray:
-    """As an untrained policy takes them: uniform over choices and bounds, normal without bounds."""
-    space = spec.action
-    if isinstance(space, Discrete):
-        weights = rng.random((lanes, space.n))
-        if mask_space(spec.observation) is not None:
-            weights = np.where(np.asarray(obs[ACTION_MASK], bool), weights, -1.0)
-        return weights.argmax(axis=1).astype(np.int32)
-    if isinstance(space, MultiDiscrete):
-        return rng.integers(space.nvec, size=(lanes, *space.shape)).astype(np.int32)
-    if isinstance(space, Box):
-        bounded = space.bounded_elements()
-        within = rng.uniform(-1, 1, (lanes, *space.shape))
-        free = rng.standard_normal((lanes, *space.shape))
-        policy = np.where(bounded, within, free).astype(np.float32)
-        return np.asarray(to_environment(space, policy), space.dtype)
-    shape = getattr(space, "shape", ())
-    return rng.integers(2, size=(lanes, *shape)).astype(np.int8)
 
 
 def play(env: HostEnv, seeds: Sequence[int], steps: int, episodes: int, seconds: float) -> Play:

@@ -28,6 +28,7 @@ COMMANDS = {
     "lab": ("trimtab.cli.lab", "measure variance and bias of the gradient: lanes against steps"),
     "runs": ("trimtab.cli.tables", "list the runs in a folder"),
     "check-env": ("trimtab.cli.check", "look for what is wrong with an environment"),
+    "bench-env": ("trimtab.cli.bench", "measure the ways in which an environment can be stepped"),
     "envs": ("trimtab.cli.tables", "list the environments"),
 }
 BAD_INPUT = 2

@@ -13,8 +13,11 @@ from trimtab.types import HostEnv
 
 def vectorize(source: HostSource, num_envs: int, settings: HostSettings) -> HostEnv:
     """That many lanes of the source; as many as it has, where it has its own number."""
+    check_fits(source, settings)
     if settings.vectorization in ("workers", "async"):
-        return worker_pool(source, num_envs, settings)
+        assert source.make_env is not None
+        workers = workers_for(settings, num_envs)
+        return WorkerPool(source.make_env, num_envs, workers, settings.policy, settings.deadlines)
     if source.make_host is not None:
         return source.make_host(num_envs, settings.policy)
     if source.make_vector is not None:
@@ -23,16 +26,20 @@ def vectorize(source: HostSource, num_envs: int, settings: HostSettings) -> Host
     return InProcessEnv(source.make_env, num_envs, settings.policy)
 
 
-def worker_pool(source: HostSource, num_envs: int, settings: HostSettings) -> WorkerPool:
-    """That many lanes of the source, over worker processes."""
-    if source.make_env is None:
+def check_fits(source: HostSource, settings: HostSettings) -> None:
+    """Refuse a mode in which the source's lanes cannot be stepped."""
+    mode = settings.vectorization
+    if mode in ("workers", "async") and source.make_env is None:
         raise SettingError(
-            f"vectorization = {settings.vectorization}: {source.spec.id} steps its lanes itself, "
-            "so they cannot be shared over workers. Give what makes one gymnasium.Env, or leave "
-            "vectorization as it is."
+            f"vectorization = {mode}: {source.spec.id} steps its lanes itself, so they cannot be "
+            "shared over workers. Give what makes one gymnasium.Env, or leave vectorization as it "
+            "is."
         )
-    workers = workers_for(settings, num_envs)
-    return WorkerPool(source.make_env, num_envs, workers, settings.policy, settings.deadlines)
+    if mode == "envpool" and source.make_host is None:
+        raise SettingError(
+            f"vectorization = envpool: {source.spec.id} is not envpool's. Where envpool has it, "
+            f"ask for 'envpool:{source.spec.id}'."
+        )
 
 
 def for_evaluation(settings: HostSettings, lanes: int) -> HostSettings:

@@ -8,6 +8,8 @@ from typing import Any
 
 from trimtab.errors import EnvironmentFaultError
 
+_AGAIN_SECONDS = 0.5
+
 
 @contextlib.contextmanager
 def at_most(seconds: float, what: str) -> Iterator[None]:
@@ -25,7 +27,8 @@ def at_most(seconds: float, what: str) -> Iterator[None]:
         raise EnvironmentFaultError(f"{what} took longer than {seconds:g} s.")
 
     previous = signal.signal(signal.SIGALRM, too_late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again and again: whoever meets exceptions of an environment may have met this one.
+    signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, _AGAIN_SECONDS))
     try:
         yield
     finally:

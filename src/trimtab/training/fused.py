@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
 
@@ -36,6 +37,10 @@ class FusedSession:
     @property
     def schedule(self) -> Schedule:
         return schedule_of(self.settings)
+
+    def settled(self) -> tuple["FusedSession", Mapping[str, Any]]:
+        """Itself: the compiled program is the only way to step these."""
+        return self, {}
 
     def check(self) -> None:
         """Trace the first state of the run without making it: unfit spaces and sizes show here."""

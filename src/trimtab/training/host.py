@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import jax
@@ -12,7 +12,8 @@ from jax import Array
 from trimtab.collect.acting import ActingPrograms
 from trimtab.collect.first_come import FirstComeCollector
 from trimtab.collect.host import HostCollector
-from trimtab.collect.vectorize import for_evaluation, vectorize
+from trimtab.collect.modes import choose
+from trimtab.collect.vectorize import check_fits, for_evaluation, vectorize
 from trimtab.collect.workers import WorkerPool
 from trimtab.envs.sources import HostSource
 from trimtab.errors import SettingError
@@ -50,6 +51,15 @@ class HostSession:
         plain = schedule_of(self.settings)
         return dataclasses.replace(plain, transitions_per_call=TRANSITIONS_PER_CALL)
 
+    def settled(self) -> tuple["HostSession", Mapping[str, Any]]:
+        """With the mode that is the fastest, where that was left open, and what was measured."""
+        settings = self.settings
+        if settings.vectorization != "auto":
+            return self, {}
+        choice = choose(self.env, settings.num_envs, settings, settings.total_steps)
+        settled = dataclasses.replace(self, settings=choice.settled(settings))
+        return settled, choice.record()
+
     def check(self) -> None:
         """Trace the learner without making it: unfit spaces and sizes show here."""
         settings, spec, own = self.settings, self.env.spec, self.env.num_envs
@@ -59,6 +69,7 @@ class HostSession:
                 f"{own} lanes: give num_envs = {own}."
             )
         refuse_what_is_compiled(settings)
+        check_fits(self.env, settings)
         learner_bytes = tree_bytes(self.template)
         step_bytes = 2 * num_bytes(spec.observation) + num_bytes(spec.action) + 16
         check_memory(

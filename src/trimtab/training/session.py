@@ -58,6 +58,11 @@ class Session(Protocol):
         """The shapes of a run, to load a checkpoint into."""
         ...
 
+    def settled(self) -> "tuple[Session, Mapping[str, Any]]":
+        """With ``vectorization = auto`` replaced by what was measured to be the fastest, and a
+        record of that: nothing where there was nothing to choose."""
+        ...
+
     def begin(self) -> Run:
         """The run before its first update."""
         ...
