@@ -38,6 +38,13 @@ LAB = Command(
         Flag("heads", str, "actor,critic", "of actor, critic, entropy", metavar="LIST"),
         Flag("start", plan.Start, "stationary", "where lanes are when a batch begins"),
         Flag(
+            "warm_up",
+            int,
+            0,
+            "steps that lanes are carried on before a batch; 0: an episode's limit, or 200",
+            Bounds(at_least=0),
+        ),
+        Flag(
             "memory",
             float,
             2.0,
@@ -88,10 +95,15 @@ def lab_command(arguments: Sequence[str]) -> int:
         heads,
         groups * size,
         values["start"],
-        subject.env.spec.max_episode_steps or plan.WARM_UP,
+        values["warm_up"] or plan.warm_up(subject.env.spec.max_episode_steps, subject.is_compiled),
         values["memory"] * 1e9,
         values["seed"],
     )
+    if values["warm_up"] and values["start"] == "fresh":
+        raise SettingError(
+            f"--warm-up {values['warm_up']} has no effect with --start fresh, whose lanes are at "
+            "the first step of an episode: leave one of them out."
+        )
     folder = Path(values["out"] or _default_folder(subject)).expanduser()
     settings = {
         "source": subject.source,

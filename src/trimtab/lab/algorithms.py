@@ -13,6 +13,12 @@ def check_algorithm(algorithm: Any, traces: tuple[float, ...]) -> None:
             f"The lab measures policy gradients of rollouts, and {name} learns in another way: "
             "expected PPO, A2C or REINFORCE."
         )
+    if algorithm.gru_units is not None:
+        raise SettingError(
+            f"The lab takes the gradient of one transition at a time, and this {name} has a memory "
+            f"(gru_units = {algorithm.gru_units}), whose gradient goes back through time: expected "
+            "a policy without one."
+        )
     if traces and not hasattr(algorithm, "gae_lambda"):
         raise SettingError(f"--lambdas has no effect on {name}, which has no lambda.")
 

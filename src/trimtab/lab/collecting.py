@@ -16,10 +16,11 @@ from trimtab.types import JaxEnv, Rollout
 class Facts(NamedTuple):
     """What is worth knowing of a group of batches beside its gradients."""
 
-    lowest_reward: Array
-    highest_reward: Array
-    episodes: Array
-    return_sum: Array
+    lowest_reward: Any
+    highest_reward: Any
+    terminations: Any
+    episodes: Any
+    return_sum: Any
 
 
 def collect_group(
@@ -52,6 +53,7 @@ def collect_group(
     facts = Facts(
         rollout.reward.min(),
         rollout.reward.max(),
+        rollout.terminated.sum(dtype=jnp.int32),
         finished.count.sum(),
         finished.return_sum.sum(),
     )

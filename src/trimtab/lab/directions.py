@@ -5,12 +5,15 @@ sample itself is left out; and what remains is shown beside its null, for which 
 are dealt out to lanes at random.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+
+from trimtab.lab.intervals import Estimate, jackknife
 
 BINS = 40
 _SMALLEST = 1e-12
@@ -56,6 +59,21 @@ def pairwise_cosines(means: np.ndarray) -> np.ndarray:
     unit = unit_rows(means)
     rows, columns = np.triu_indices(len(means), k=1)
     return (unit @ unit.T)[rows, columns]
+
+
+def mean_of_pairs(means: np.ndarray, groups: int) -> Estimate:
+    """The mean cosine of two different batches, with an interval by the jackknife over groups."""
+    unit = unit_rows(means)
+    known = np.isfinite(unit).all(axis=1)
+
+    def of(kept: np.ndarray) -> float:
+        rows = unit[kept & known]
+        count, total = len(rows), rows.sum(axis=0)
+        return float((total @ total - count) / (count * (count - 1))) if count > 1 else math.nan
+
+    group = np.arange(len(means)) // (len(means) // groups)
+    left_out = np.array([of(group != one) for one in range(groups)])
+    return jackknife(of(np.ones(len(means), bool)), left_out)
 
 
 def first_batch_cosines(gradients: np.ndarray, means: np.ndarray) -> np.ndarray:

@@ -1,13 +1,13 @@
 """The measuring engine: many batches' gradients, reduced as they are made.
 
-One compiled program collects a group of batches side by side and reduces them one after another to
-their moments; it is called once for each group. λ and the learner are arguments, so that another
-checkpoint, or another λ, does not compile again.
+A group of batches is collected side by side, and a compiled program reduces them one after another
+to their moments. λ and the learner are arguments, so that another checkpoint, or another λ, does
+not compile again.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, final
 
 import jax
@@ -17,16 +17,24 @@ from jax import Array, lax
 
 from trimtab.algos.gradients import Gradient, head_loss
 from trimtab.keys import Purpose, stream
-from trimtab.lab.collecting import Facts, collect_group, into_batches
+from trimtab.lab.batches import Batches, Request
+from trimtab.lab.collecting import Facts, into_batches
 from trimtab.lab.directions import LaneCosines, lane_cosines
 from trimtab.lab.estimators import Moments
 from trimtab.lab.moments import BatchMoments, batch_moments
 from trimtab.lab.plan import Split, Start, Storage, grouping, storage_for
 from trimtab.lab.sketch import Sketch
-from trimtab.types import JaxEnv
+from trimtab.types import Rollout
 
 # Batch 0's gradients per sample are compared with the means of this many batches.
 FIRST_BATCHES = 20
+
+
+class Kept(NamedTuple):
+    """Gradients per sample of a batch: [T, N, P], or sketches of them."""
+
+    gradients: Array
+    squares: Array | None  # [T, N] squared lengths of gradients of which sketches are kept
 
 
 class HeadGroup(NamedTuple):
@@ -55,6 +63,7 @@ class Measurement:
     split: Split
     heads: dict[str, HeadMeasurement]
     reward_range: tuple[float, float]
+    terminations: int
     episodes: float
     return_mean: float
     first_batch: dict[str, np.ndarray]  # [B, P] gradients per sample of batch 0
@@ -76,8 +85,8 @@ class Conditions:
 class Laboratory:
     """Measures the gradients of one algorithm in one environment."""
 
-    def __init__(self, env: JaxEnv, algorithm: Any, conditions: Conditions):
-        self.env = env
+    def __init__(self, source: Batches, algorithm: Any, conditions: Conditions):
+        self.source = source
         self.algorithm = algorithm
         self.conditions = conditions
         self._sketch_key = stream(jax.random.key(conditions.seed), Purpose.LAB, 1)
@@ -95,14 +104,18 @@ class Laboratory:
     ) -> Measurement:
         """Measure ``batches`` batches; ``watch`` is told of each group that is done."""
         algorithm = self.at(learner, trace)
-        groups, _ = grouping(self.conditions.batches)
-        program = self.program(split)
+        groups, size = grouping(self.conditions.batches)
         parts: list[dict[str, HeadGroup]] = []
         facts: list[Facts] = []
-        for group in range(groups):
-            results, seen = jax.device_get(program(algorithm, learner, self.root, jnp.int32(group)))
-            parts.append(results)
-            facts.append(seen)
+        first: dict[str, np.ndarray] = {}
+        for group, (rollout, seen) in enumerate(
+            self.source.groups(algorithm, learner, self.root, self.request(split, size, groups))
+        ):
+            reduced = self.reduced(algorithm, learner, split, rollout, group)
+            if group == 0:
+                first = jax.device_get(self._first_batch(split)(algorithm, learner, rollout))
+            parts.append(jax.device_get(reduced))
+            facts.append(jax.device_get(seen))
             watch(group + 1, groups)
         episodes = float(sum(seen.episodes for seen in facts))
         returns = float(sum(seen.return_sum for seen in facts))
@@ -113,16 +126,32 @@ class Laboratory:
                 float(min(seen.lowest_reward for seen in facts)),
                 float(max(seen.highest_reward for seen in facts)),
             ),
+            int(sum(seen.terminations for seen in facts)),
             episodes,
             returns / episodes if episodes else float("nan"),
-            jax.device_get(self._first_batch(split)(algorithm, learner, self.root)),
+            first,
         )
 
-    def batch(self, algorithm: Any, learner: Any, split: Split, number: Array) -> Any:
-        """The samples of one batch, [T, N, ...]: others than those of ``measure``."""
-        key = stream(self.root, Purpose.LAB, 6)
-        samples, _ = self._samples(algorithm, learner, key, split, 1, number)
-        return jax.tree.map(lambda leaf: leaf[0], samples)
+    def reduced(
+        self, algorithm: Any, learner: Any, split: Split, rollout: Rollout, group: int
+    ) -> dict[str, HeadGroup]:
+        """What is kept of a group of batches that are side by side in a rollout."""
+        batches = rollout.reward.shape[1] // split.lanes
+        keys = jax.random.split(stream(self.root, Purpose.LAB, 2, group), batches)
+        return self._reduce(split)(algorithm, learner, rollout, keys)
+
+    def request(self, split: Split, batches: int, groups: int) -> Request:
+        """Batches under the laboratory's conditions."""
+        return Request(split, batches, groups, self.conditions.start, self.conditions.warm_up)
+
+    def rollouts(
+        self, algorithm: Any, learner: Any, split: Split, count: int, purpose: int
+    ) -> Iterator[Rollout]:
+        """Single batches, [T, N, ...]: others than those of ``measure`` and of other purposes."""
+        root = stream(self.root, Purpose.LAB, 6, purpose)
+        request = self.request(split, 1, count)
+        for rollout, _ in self.source.groups(algorithm, learner, root, request):
+            yield rollout
 
     def at(self, learner: Any, trace: float | None) -> Any:
         """The algorithm with its schedules where the learner stands, and with λ."""
@@ -150,58 +179,31 @@ class Laboratory:
         return storage_for(split, parameters, groups, memory)
 
     @functools.cache  # noqa: B019 (a laboratory lives as long as its programs are wanted)
-    def program(self, split: Split) -> Any:
-        """The jitted ``program(algorithm, learner, root, group) -> (heads, facts)``."""
-        _, size = grouping(self.conditions.batches)
+    def _reduce(self, split: Split) -> Any:
+        """The jitted ``(algorithm, learner, rollout, keys) -> heads`` of a group of batches."""
 
         def program(
-            algorithm: Any, learner: Any, root: Array, group: Array
-        ) -> tuple[dict[str, HeadGroup], Facts]:
-            samples, facts = self._samples(algorithm, learner, root, split, size, group)
-            key = stream(root, Purpose.LAB, 2, group)
+            algorithm: Any, learner: Any, rollout: Rollout, keys: Array
+        ) -> dict[str, HeadGroup]:
+            samples, _ = algorithm.prepare(learner, rollout)
             network = learner.parameters.network()
-            results = self._reduced(algorithm, network, samples, jax.random.split(key, size))
-            return results, facts
+            return self._reduced(algorithm, network, into_batches(samples, len(keys)), keys)
 
         return jax.jit(program)
 
     @functools.cache  # noqa: B019
     def _first_batch(self, split: Split) -> Any:
-        """A jitted function of batch 0's gradients per sample: it is made and measured again."""
+        """A jitted function of the first batch's gradients per sample."""
         _, size = grouping(self.conditions.batches)
 
-        def program(algorithm: Any, learner: Any, root: Array) -> dict[str, Array]:
-            samples, _ = self._samples(algorithm, learner, root, split, size, jnp.int32(0))
+        def program(algorithm: Any, learner: Any, rollout: Rollout) -> dict[str, Array]:
+            samples, _ = algorithm.prepare(learner, rollout)
             network = learner.parameters.network()
-            first = jax.tree.map(lambda leaf: leaf[0], samples)
+            first = jax.tree.map(lambda leaf: leaf[0], into_batches(samples, size))
             found = self._gradients_of(algorithm, network, first)
-            return {head: rows.reshape(split.samples, -1) for head, rows in found.items()}
+            return {head: one.gradients.reshape(split.samples, -1) for head, one in found.items()}
 
         return jax.jit(program)
-
-    def _samples(
-        self,
-        algorithm: Any,
-        learner: Any,
-        root: Array,
-        split: Split,
-        size: int,
-        group: Array,
-    ) -> tuple[Any, Facts]:
-        conditions = self.conditions
-        group_root = stream(root, Purpose.LAB, 3, group)
-        rollout, facts = collect_group(
-            algorithm,
-            self.env,
-            learner,
-            group_root,
-            split,
-            size,
-            conditions.start,
-            conditions.warm_up,
-        )
-        samples, _ = algorithm.prepare(learner, rollout)
-        return into_batches(samples, size), facts
 
     def _reduced(
         self, algorithm: Any, network: Any, samples: Any, keys: Array
@@ -211,8 +213,8 @@ class Laboratory:
         def one_batch(sums: dict[str, Array], batch: Any) -> tuple[dict[str, Array], Any]:
             rows, key = batch
             kept = {}
-            for head, gradients in self._gradients_of(algorithm, network, rows).items():
-                moments = batch_moments(gradients)
+            for head, (gradients, squares) in self._gradients_of(algorithm, network, rows).items():
+                moments = batch_moments(gradients, squares)
                 sums = {**sums, head: sums[head] + moments.step_means}
                 mean = moments.step_means.mean(axis=0)
                 slim = moments._replace(step_means=jnp.zeros(0))
@@ -221,15 +223,18 @@ class Laboratory:
 
         first = jax.tree.map(lambda leaf: leaf[0], samples)
         shapes = jax.eval_shape(lambda rows: self._gradients_of(algorithm, network, rows), first)
-        zeros = {head: jnp.zeros((one.shape[0], one.shape[2])) for head, one in shapes.items()}
+        zeros = {
+            head: jnp.zeros((one.gradients.shape[0], one.gradients.shape[2]))
+            for head, one in shapes.items()
+        }
         sums, kept = lax.scan(one_batch, zeros, (samples, keys))
         return {
             head: group._replace(moments=group.moments._replace(step_means=sums[head]))
             for head, group in kept.items()
         }
 
-    def _gradients_of(self, algorithm: Any, network: Any, samples: Any) -> dict[str, Array]:
-        """Each head's gradients per sample, [T, N, P] or sketched, of samples [T, N, ...]."""
+    def _gradients_of(self, algorithm: Any, network: Any, samples: Any) -> dict[str, Kept]:
+        """Each head's gradients per sample of samples [T, N, ...], as they are kept."""
         steps, lanes = jax.tree.leaves(samples)[0].shape[:2]
         split = Split(lanes, steps)
         first = jax.tree.map(lambda leaf: leaf[0, 0], samples)
@@ -238,17 +243,21 @@ class Laboratory:
             gradient = Gradient(head_loss(algorithm, head), used)
             storage = self.storage(split, gradient.size(network))
             if not storage.sketch:
-                found[head] = gradient.per_sample(network, samples)
+                found[head] = Kept(gradient.per_sample(network, samples), None)
                 continue
 
-            def sketched(rows: Any, gradient: Gradient = gradient, s: Storage = storage) -> Array:
+            def sketched(rows: Any, gradient: Gradient = gradient, s: Storage = storage) -> Kept:
                 alone = jax.tree.map(lambda leaf: leaf[:, None], rows)
-                return self.projected(gradient.per_sample(network, alone)[:, 0], s)
+                each = gradient.per_sample(network, alone)[:, 0]
+                return Kept(self.projected(each, s), (each**2).sum(axis=1))
 
             chunks = jax.tree.map(
                 lambda leaf, size=storage.chunk: leaf.reshape(-1, size, *leaf.shape[2:]), samples
             )
-            found[head] = lax.map(sketched, chunks).reshape(steps, lanes, storage.sketch)
+            kept = lax.map(sketched, chunks)
+            found[head] = jax.tree.map(
+                lambda leaf: leaf.reshape(steps, lanes, *leaf.shape[2:]), kept
+            )
         return found
 
     def _joined(
@@ -274,13 +283,22 @@ class Laboratory:
         """The number of parameters that a head's gradient has."""
         return self.gradient_functions(learner)[head].size(learner.parameters.network())
 
+    def gradient_of(self, head: str, learner: Any) -> Gradient:
+        """The gradient of one head, be it one that is measured or not."""
+        network = learner.parameters.network()
+        return Gradient.of(head_loss(self.algorithm, head), network, self._sample_shape(learner))
+
     def gradient_functions(self, learner: Any) -> dict[str, Gradient]:
-        """Each head's gradient, traced with one sample of a rollout of one step."""
+        """The gradient of each head that is measured."""
+        return {head: self.gradient_of(head, learner) for head in self.conditions.heads}
 
-        def sample_of(learner: Any) -> Any:
-            samples, _ = self._samples(
-                self.algorithm, learner, self.root, Split(1, 1), 1, jnp.int32(0)
-            )
-            return jax.tree.map(lambda leaf: leaf[0, 0, 0], samples)
+    def _sample_shape(self, learner: Any) -> Any:
+        """One sample of a rollout of one step, as shapes."""
 
-        return self.gradients(learner.parameters.network(), jax.eval_shape(sample_of, learner))
+        def sample_of(algorithm: Any, learner: Any, rollout: Rollout) -> Any:
+            samples, _ = algorithm.prepare(learner, rollout)
+            return jax.tree.map(lambda leaf: leaf[0, 0], samples)
+
+        algorithm = self.at(learner, None)
+        rollout = self.source.shapes(algorithm, learner)
+        return jax.eval_shape(sample_of, algorithm, learner, rollout)

@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from trimtab.algos import onpolicy
 from trimtab.lab.estimators import Moments
 from trimtab.lab.intervals import Estimate, mean_interval
+from trimtab.ops.across import ALONE
 from trimtab.ops.shuffle import permutation
 
 
@@ -39,10 +41,16 @@ class Drift(NamedTuple):
 def drift(algorithm: Any, learner: Any, samples: Any, key: Array) -> Drift:
     """One update's gradient steps on samples [B, ...], watched.
 
-    After the last minibatch of an epoch all samples are left for the next.
+    Steps normalise advantages as the algorithm does; what is watched does not. After the last
+    minibatch of an epoch all samples are left for the next.
     """
     count = jax.tree.leaves(samples)[0].shape[0]
-    size = count // algorithm.minibatches
+    minibatches = getattr(algorithm, "minibatches", 1)
+    size = count // minibatches
+    normalise = algorithm.advantage_normalization == "minibatch"
+    stepped = samples
+    if algorithm.advantage_normalization == "batch":
+        stepped = onpolicy.shifted_and_scaled(samples, (0,), ALONE)
     optimiser = algorithm.optimiser_of(learner.parameters)
     before = learner.parameters.network()
 
@@ -58,27 +66,30 @@ def drift(algorithm: Any, learner: Any, samples: Any, key: Array) -> Drift:
         parameters, moments = carry
         order, place = now
         minibatch = jax.tree.map(
-            lambda leaf: leaf[jax.lax.dynamic_slice_in_dim(order, place * size, size)], samples
+            lambda leaf: leaf[jax.lax.dynamic_slice_in_dim(order, place * size, size)], stepped
         )
+        if normalise:
+            minibatch = onpolicy.shifted_and_scaled(minibatch, (0,), ALONE)
         gradient, _ = algorithm.gradient(parameters, minibatch)
         parameters, moments, _ = optimiser.step(parameters, moments, gradient)
         network = parameters.network()
         rank = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
-        done = ((place + 1) % algorithm.minibatches) * size
+        done = ((place + 1) % minibatches) * size
         left = (rank >= done).astype(jnp.float32)
         then, here = direction(before, left), direction(network, left)
         length = jnp.linalg.norm(then) * jnp.linalg.norm(here)
         log_prob = jax.vmap(lambda obs, action: network.policy(obs).log_prob(action))
         log_ratio = log_prob(samples.obs, samples.action) - samples.log_prob
-        clipped = jnp.abs(jnp.exp(log_ratio) - 1.0) > algorithm.clip_range
+        limit = getattr(algorithm, "clip_range", jnp.inf)
+        clipped = jnp.abs(jnp.exp(log_ratio) - 1.0) > limit
         return (parameters, moments), Drift(
             (then @ here) / jnp.maximum(length, 1e-12), log_ratio.std(), clipped.mean()
         )
 
-    places = jnp.arange(algorithm.minibatches, dtype=jnp.int32)
+    places = jnp.arange(minibatches, dtype=jnp.int32)
     orders = jnp.stack([permutation(one, count) for one in jax.random.split(key, algorithm.epochs)])
     each = (
-        jnp.repeat(orders, algorithm.minibatches, axis=0),
+        jnp.repeat(orders, minibatches, axis=0),
         jnp.tile(places, algorithm.epochs),
     )
     return jax.lax.scan(one_step, (learner.parameters, learner.optimiser), each)[1]

@@ -23,16 +23,23 @@ class BatchMoments(NamedTuple):
     step_means: Array  # [T, P] s
 
 
-def batch_moments(gradients: Array) -> BatchMoments:
-    """The moments of per-sample gradients [T, N, P]."""
+def batch_moments(gradients: Array, squares: Array | None = None) -> BatchMoments:
+    """The moments of per-sample gradients [T, N, P].
+
+    Of gradients that are sketches, ``squares`` [T, N] are the squared lengths of the gradients
+    themselves: what follows from each alone is then exact.
+    """
     steps, lanes, size = gradients.shape
     step_means = gradients.mean(axis=1)
     # Each lane's Gram matrix over time, summed over lanes, is one product of long rows.
     rows = gradients.reshape(steps, lanes * size)
-    square_mean = (rows**2).sum() / jnp.float32(steps * lanes)
+    lane_products = by_lag(rows @ rows.T)
+    if squares is not None:
+        lane_products = lane_products.at[0].set(squares.sum())
+    square_mean = lane_products[0] / jnp.float32(steps * lanes)
     mean = step_means.mean(axis=0)
     return BatchMoments(
-        by_lag(rows @ rows.T) / jnp.float32(lanes),
+        lane_products / jnp.float32(lanes),
         by_lag(step_means @ step_means.T),
         cluster_variance(gradients.mean(axis=0)) if lanes > 1 else jnp.float32(jnp.nan),
         independent_variance(square_mean, (mean**2).sum(), steps * lanes),

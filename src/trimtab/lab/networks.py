@@ -24,6 +24,11 @@ class TabularActorCritic:
         """It is not recurrent."""
         return None
 
+    @property
+    def critic(self) -> Array:
+        """It has one."""
+        return self.values
+
     def policy(self, obs: Array, hidden: None = None) -> Categorical:
         return Categorical(_row(self.logits, obs))
 

@@ -37,6 +37,15 @@ class Split:
         return f"{self.lanes}×{self.steps}"
 
 
+def warm_up(limit: int | None, compiled: bool) -> int:
+    """Steps that lanes are carried on before a batch, where nobody says.
+
+    To the episodes' limit; where environments are stepped one by one, not further than most need.
+    """
+    steps = limit or WARM_UP
+    return steps if compiled else min(steps, WARM_UP)
+
+
 def parse_splits(text: str) -> tuple[Split, ...]:
     """``4x32,32x4`` as splits, N first."""
     return tuple(_parse_split(part.strip()) for part in text.split(",") if part.strip())

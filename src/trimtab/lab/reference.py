@@ -5,13 +5,13 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from trimtab.keys import Purpose, stream
-from trimtab.lab.collecting import collect_group
+from trimtab.lab.batches import Request
 from trimtab.lab.engine import Laboratory
 from trimtab.lab.plan import Split, Storage
+from trimtab.types import Rollout
 
 LANES = 128
 KEPT_STEPS = 32
@@ -53,14 +53,11 @@ def measure_reference(
     has_trace = hasattr(laboratory.algorithm, "gae_lambda")
     algorithm = laboratory.at(learner, 1.0 if has_trace else None)
     gradients = laboratory.gradient_functions(learner)
-    conditions = laboratory.conditions
+    request = Request(split, 1, BATCHES, "stationary", laboratory.conditions.warm_up)
+    root = stream(laboratory.root, Purpose.LAB, 4)
 
     @jax.jit
-    def batch(algorithm: Any, learner: Any, number: jax.Array) -> dict[str, jax.Array]:
-        root = stream(laboratory.root, Purpose.LAB, 4, number)
-        rollout, _ = collect_group(
-            algorithm, laboratory.env, learner, root, split, 1, "stationary", conditions.warm_up
-        )
+    def of_batch(algorithm: Any, learner: Any, rollout: Rollout) -> dict[str, jax.Array]:
         samples, _ = algorithm.prepare(learner, rollout)
         kept = jax.tree.map(lambda leaf: leaf[:KEPT_STEPS], samples)
         network = learner.parameters.network()
@@ -70,7 +67,8 @@ def measure_reference(
         }
 
     found = [
-        jax.device_get(batch(algorithm, learner, jnp.int32(number))) for number in range(BATCHES)
+        jax.device_get(of_batch(algorithm, learner, rollout))
+        for rollout, _ in laboratory.source.groups(algorithm, learner, root, request)
     ]
     references = {}
     for head in gradients:

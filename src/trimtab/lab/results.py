@@ -72,11 +72,14 @@ def _directions_record(measured: HeadMeasurement, first_batch: np.ndarray) -> Re
         lane["null_mean"] = list(mean_interval(null[known]))
         lane["difference"] = list(mean_interval(own[known] - null[known]))
     pairs = directions.pairwise_cosines(means)
-    pairs = pairs[np.isfinite(pairs)]
+    known_pairs = pairs[np.isfinite(pairs)]
     first = directions.first_batch_cosines(first_batch, means[:FIRST_BATCHES])
     return {
         "lane": lane,
-        "pairs": {"histogram": _histogram(pairs), "mean": float(pairs.mean())},
+        "pairs": {
+            "histogram": _histogram(known_pairs),
+            "mean": list(directions.mean_of_pairs(means, measured.moments.groups)),
+        },
         "first_batch": [
             [float(q) for q in np.quantile(column[np.isfinite(column)], (0.1, 0.5, 0.9))]
             for column in first.T

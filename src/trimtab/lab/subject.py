@@ -39,6 +39,11 @@ class Subject:
     source: str  # the run's folder, or the environment's id
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether the environment is inside of compiled programs."""
+        return hasattr(self.env, "step")
+
+    @property
     def own_split(self) -> Split:
         training = self.configuration.training
         return Split(training.num_envs, training.num_steps)

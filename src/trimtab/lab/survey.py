@@ -1,36 +1,34 @@
 """A whole survey: every checkpoint, split and λ, kept as it goes, so that it can be continued."""
 
 import dataclasses
-import statistics
-import time
+import itertools
 from collections.abc import Callable
 from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from trimtab.algos.gradients import Gradient
 from trimtab.algos.onpolicy import discount
-from trimtab.collect.episodes import start_lanes
 from trimtab.envs.tabular import TabularEnv
 from trimtab.keys import Purpose, stream
 from trimtab.lab import algorithms, minibatches
 from trimtab.lab.advice import advise
+from trimtab.lab.batches import batches_of
 from trimtab.lab.bias import Estimator, TabularSubject
 from trimtab.lab.engine import Conditions, Laboratory, Measurement
 from trimtab.lab.notebook import Notebook
-from trimtab.lab.plan import Split
-from trimtab.lab.reference import measure_reference
+from trimtab.lab.plan import Split, Storage, grouping
+from trimtab.lab.reference import Reference, measure_reference
 from trimtab.lab.results import Record, Truth, head_record
 from trimtab.lab.subject import Moment, Subject
-from trimtab.training.step import Run, one_update
+from trimtab.lab.surrogate import measure_surrogate, relative_squares
 
 # λ and T of the table of exact biases.
 EXACT_TRACES = (0.0, 0.5, 0.9, 0.95, 1.0)
 EXACT_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DRIFT_BATCHES = 20
-TIMED_UPDATES = 5
+Watch = Callable[[int, int, str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,42 +46,38 @@ class Survey:
     def __init__(self, subject: Subject, wanted: Wanted, conditions: Conditions):
         self.subject = subject
         self.wanted = wanted
-        self.laboratory = Laboratory(subject.env, subject.algorithm, conditions)
+        source = batches_of(subject.env, subject.configuration.training)
+        self.laboratory = Laboratory(source, subject.algorithm, conditions)
         self._seconds: dict[Split, float] = {}
+        self._references: dict[Any, dict[str, Reference]] = {}
         self._gradients: dict[str, Gradient] | None = None
         self._tabular: dict[str, TabularSubject] = {}
 
     @property
-    def cells(self) -> list[tuple[Moment, Split, float | None]]:
-        return [
-            (moment, split, trace)
-            for moment in self.subject.moments
-            for split in self.wanted.splits
-            for trace in self.wanted.traces
-        ]
+    def kinds(self) -> list[tuple[Split, float | None]]:
+        """What is measured at each checkpoint."""
+        return list(itertools.product(self.wanted.splits, self.wanted.traces))
 
-    def go(self, notebook: Notebook, watch: Callable[[int, int, str], None]) -> None:
+    def go(self, notebook: Notebook, watch: Watch) -> None:
         """Measure what the notebook does not hold yet; ``watch`` hears of each group of batches."""
-        cells = self.cells
+        groups, _ = grouping(self.laboratory.conditions.batches)
+        whole = len(self.subject.moments) * (1 + len(self.kinds)) * groups
+        done = 0
         for moment in self.subject.moments:
             if not notebook.has_moment(moment.name):
+                watch(done, whole, moment.name)
                 notebook.add_moment(self.moment_record(moment))
-        for place, (moment, split, trace) in enumerate(cells):
-            if notebook.has_cell(moment.name, split, trace):
-                continue
+            done += groups
+            for split, trace in self.kinds:
+                if not notebook.has_cell(moment.name, split, trace):
+                    text = f"{moment.name} {split}" + ("" if trace is None else f" λ {trace:g}")
+                    watch(done, whole, text)
 
-            def groups_done(done: int, groups: int, place: int = place, text: str = "") -> None:
-                watch(place * groups + done, len(cells) * groups, text)
+                    def group_done(group: int, _: int, at: int = done, what: str = text) -> None:
+                        watch(at + group, whole, what)
 
-            text = f"{moment.name} {split}" + ("" if trace is None else f" λ {trace:g}")
-            notebook.add_cell(
-                self.cell_record(
-                    moment,
-                    split,
-                    trace,
-                    lambda done, groups, say=groups_done, what=text: say(done, groups, text=what),
-                )
-            )
+                    notebook.add_cell(self.cell_record(moment, split, trace, group_done))
+                done += groups
         notebook.conclude(self.advice(notebook.cells))
 
     def moment_record(self, moment: Moment) -> Record:
@@ -96,6 +90,7 @@ class Survey:
                 record["exact_grid"] = self.exact_grid(moment, tabular)
         if self.subject.algorithm.epochs * getattr(self.subject.algorithm, "minibatches", 1) > 1:
             record["drift"] = self.drift(moment)
+            record["surrogate"] = self.surrogate(moment)
         return record
 
     def cell_record(
@@ -115,15 +110,9 @@ class Survey:
         measured = self.laboratory.measure(moment.learner, split, trace, watch)
         record["episodes"], record["return_mean"] = measured.episodes, measured.return_mean
         record["update_seconds"] = self.update_seconds(moment, split)
-        if measured.reward_range[0] == measured.reward_range[1] and self.rewards_vary():
-            count = len(next(iter(measured.heads.values())).means) * split.samples
-            record["refusal"] = (
-                f"every one of {count:,} transitions had the reward {measured.reward_range[0]:g}: "
-                "the gradient knows nothing of the task and is zero, or the critic's noise. Train "
-                "first, and measure a checkpoint that succeeds in 5% of its episodes or more."
-            )
-            record["heads"] = {}
-            return record
+        reason = nothing_to_learn(measured, self.laboratory.conditions.batches)
+        if reason is not None:
+            return {**record, "refusal": reason, "heads": {}}
         truths = self.truths(moment, split, trace, measured)
         record["heads"] = {
             head: head_record(
@@ -135,13 +124,6 @@ class Survey:
             for head in self.laboratory.conditions.heads
         }
         return record
-
-    def rewards_vary(self) -> bool:
-        """Whether the task has more than one reward, as far as that is known."""
-        env = self.subject.env
-        if not isinstance(env, TabularEnv):
-            return True
-        return len(np.unique(env.reward[env.probability > 0])) > 1
 
     # Truth
 
@@ -178,9 +160,7 @@ class Survey:
         tabular = self.tabular(moment)
         storage = {head: one.storage for head, one in measured.heads.items()}
         if tabular is None:
-            found = measure_reference(
-                self.laboratory, moment.learner, self.estimator(split, trace).discount, storage
-            )
+            found = self.reference(moment, storage)
             return {
                 head: Truth(one.gradient, one.variance, reference=one)
                 for head, one in found.items()
@@ -192,6 +172,16 @@ class Survey:
                 exact = tabular.bias(head, used, self.estimator(split, trace))
                 truths[head] = Truth(exact.practice, exact=exact)
         return truths
+
+    def reference(self, moment: Moment, storage: dict[str, Storage]) -> dict[str, Reference]:
+        """The checkpoint's, which no split or λ changes; once for each way of keeping gradients."""
+        kept = (moment.name, tuple(one.sketch for one in storage.values()))
+        if kept not in self._references:
+            gamma = float(discount(self.subject.algorithm))
+            self._references[kept] = measure_reference(
+                self.laboratory, moment.learner, gamma, storage
+            )
+        return self._references[kept]
 
     def exact_grid(self, moment: Moment, tabular: TabularSubject) -> Record:
         """|bias| / |gradient| of the actor for λ × T, all by dynamic programming."""
@@ -211,39 +201,38 @@ class Survey:
     def drift(self, moment: Moment) -> Record:
         """What one update's gradient steps do, over some batches of the run's own split."""
         laboratory, split = self.laboratory, self.subject.own_split
-        algorithm = laboratory.at(moment.learner, None)
+        algorithm, learner = laboratory.at(moment.learner, None), moment.learner
 
         @jax.jit
-        def one(number: jax.Array) -> minibatches.Drift:
-            samples = laboratory.batch(algorithm, moment.learner, split, number)
+        def one(algorithm: Any, learner: Any, rollout: Any, key: Any) -> minibatches.Drift:
+            samples, _ = algorithm.prepare(learner, rollout)
             rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), samples)
-            key = stream(laboratory.root, Purpose.LAB, 5, number)
-            return minibatches.drift(algorithm, moment.learner, rows, key)
+            return minibatches.drift(algorithm, learner, rows, key)
 
-        found = [jax.device_get(one(jnp.int32(number))) for number in range(DRIFT_BATCHES)]
+        rollouts = laboratory.rollouts(algorithm, learner, split, DRIFT_BATCHES, 0)
+        found = [
+            jax.device_get(
+                one(algorithm, learner, rollout, stream(laboratory.root, Purpose.LAB, 5, number))
+            )
+            for number, rollout in enumerate(rollouts)
+        ]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
         return {
             name: [list(one) for one in column]
             for name, column in minibatches.drift_intervals(stacked).items()
         }
 
+    def surrogate(self, moment: Moment) -> Record:
+        """Bias at the end of an update, by source."""
+        found, _ = measure_surrogate(self.laboratory, moment.learner, self.subject.own_split)
+        return {name: list(one) for name, one in relative_squares(found).items()}
+
     def update_seconds(self, moment: Moment, split: Split) -> float:
-        """The time of one whole update with that split, collecting included."""
-        if split in self._seconds:
-            return self._seconds[split]
-        env = self.subject.env
-        algorithm, learner = self.laboratory.at(moment.learner, None), moment.learner
-        index = jnp.arange(split.lanes, dtype=jnp.int32)
-        lanes = start_lanes(algorithm, env, algorithm.actor(learner), self.laboratory.root, index)
-        run = Run(learner, lanes, self.laboratory.root, jnp.int32(0))
-        update: Any = jax.jit(lambda algorithm, run: one_update(algorithm, env, split.steps, run))
-        jax.block_until_ready(update(algorithm, run))
-        times = []
-        for _ in range(TIMED_UPDATES):
-            before = time.perf_counter()
-            jax.block_until_ready(update(algorithm, run))
-            times.append(time.perf_counter() - before)
-        self._seconds[split] = statistics.median(times)
+        """The time of one whole update with that split, which no checkpoint changes."""
+        if split not in self._seconds:
+            algorithm = self.laboratory.at(moment.learner, None)
+            source = self.laboratory.source
+            self._seconds[split] = source.update_seconds(algorithm, moment.learner, split)
         return self._seconds[split]
 
     def advice(self, cells: list[Record]) -> list[Record]:
@@ -270,3 +259,16 @@ class Survey:
                         }
                     )
         return sentences
+
+
+def nothing_to_learn(measured: Measurement, batches: int) -> str | None:
+    """Why these transitions say nothing of what is better and what worse; None if they do."""
+    low, high = measured.reward_range
+    if low != high or (low != 0 and measured.terminations):
+        return None
+    ended = "" if low == 0 else " and no episode was terminated"
+    return (
+        f"every one of {batches * measured.split.samples:,} transitions had the reward {low:g}"
+        f"{ended}: the gradient knows nothing of the task and is zero, or the critic's noise. "
+        "Train first, and measure a checkpoint that succeeds in 5% of its episodes or more."
+    )

@@ -50,6 +50,10 @@ def test_cosines_with_batches_and_truth():
     pairs = directions.pairwise_cosines(means)
     np.testing.assert_allclose(pairs[0], cosine(means[0], means[1]))
     assert len(pairs) == 3
+    many = generator.normal(0.4, 1.0, size=(40, 4))
+    estimate = directions.mean_of_pairs(many, 20)
+    np.testing.assert_allclose(estimate.value, directions.pairwise_cosines(many).mean())
+    assert estimate.low < estimate.value < estimate.high
     np.testing.assert_allclose(
         directions.cosines_with(means, first[0])[1], cosine(means[1], first[0])
     )

@@ -8,58 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tabular_tasks import DISCOUNT, chain_of, random_network, random_task, softmax
 
+from trimtab.algos.a2c import A2C
 from trimtab.algos.gradients import Gradient, head_loss
 from trimtab.algos.onpolicy import Learner
 from trimtab.algos.ppo import PPO
+from trimtab.algos.reinforce import REINFORCE
 from trimtab.envs.tabular import TabularEnv
 from trimtab.lab import exact
 from trimtab.lab.collecting import collect_group
 from trimtab.lab.exact import Chain
-from trimtab.lab.networks import TabularActorCritic
 from trimtab.lab.plan import Split
 from trimtab.nets.flat import Flat
-
-DISCOUNT = 0.9
-
-
-def random_task(seed=0, states=4, actions=2, outcomes=2, limit=5):
-    """Random outcomes, rewards and ends; episodes begin in the first two states."""
-    generator = np.random.default_rng(seed)
-    table = {
-        s: {
-            a: [
-                (p, int(generator.integers(states)), float(generator.normal()), bool(end))
-                for p, end in zip(
-                    generator.dirichlet(np.ones(outcomes)),
-                    generator.random(outcomes) < 0.2,
-                    strict=True,
-                )
-            ]
-            for a in range(actions)
-        }
-        for s in range(states)
-    }
-    initial = np.zeros(states)
-    initial[:2] = 0.3, 0.7
-    return TabularEnv.of("Random-v0", table, initial, limit)
-
-
-def random_network(env, seed=1):
-    generator = np.random.default_rng(seed)
-    states, actions = env.expected_reward.shape
-    logits, values = generator.normal(size=(states, actions)), generator.normal(size=states)
-    return TabularActorCritic(jnp.asarray(logits, jnp.float32), jnp.asarray(values, jnp.float32))
-
-
-def softmax(logits):
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-def chain_of(env, network):
-    return Chain(env, softmax(np.asarray(network.logits, np.float64)))
-
 
 # Values and distributions
 
@@ -162,6 +123,16 @@ class Case:
     clip_range: float = 1e6
     moved: bool = False  # the gradient is taken after the policy has moved
     limit: int | None = 5
+    algorithm: str = "ppo"
+
+
+def algorithm_of(case):
+    if case.algorithm == "a2c":
+        return A2C(gamma=DISCOUNT, gae_lambda=case.trace)
+    if case.algorithm == "reinforce":
+        assert case.trace == 1
+        return REINFORCE(gamma=DISCOUNT)
+    return PPO(gamma=DISCOUNT, gae_lambda=case.trace, clip_range=case.clip_range)
 
 
 def setting(case):
@@ -182,16 +153,16 @@ def setting(case):
 def monte_carlo(case):
     """The mean gradient of the actor over many batches, and its standard error, [S·A]."""
     env, network, moved, _ = setting(case)
-    ppo = PPO(gamma=DISCOUNT, gae_lambda=case.trace, clip_range=case.clip_range)
+    algorithm = algorithm_of(case)
     learner = Learner(Flat.of(network), None, None, jnp.int32(0))
 
     @jax.jit
     def lane_gradients(root):
         rollout, _ = collect_group(
-            ppo, env, learner, root, SPLIT, BATCHES, case.start, case.warm_up
+            algorithm, env, learner, root, SPLIT, BATCHES, case.start, case.warm_up
         )
-        samples, _ = ppo.prepare(learner, rollout)
-        gradient = Gradient(head_loss(ppo, "actor"), (True, False))
+        samples, _ = algorithm.prepare(learner, rollout)
+        gradient = Gradient(head_loss(algorithm, "actor"), (True, False))
         return gradient.per_sample(moved, samples).mean(axis=0)
 
     lanes = np.asarray(lane_gradients(jax.random.key(11)), np.float64)
@@ -238,6 +209,8 @@ SOURCES = {
     "drift": Case(moved=True),
     "clipping": Case(moved=True, clip_range=0.2, trace=0.0),
     "clipping of long sums": Case(moved=True, clip_range=0.2, trace=0.9),
+    "truncation in A2C": Case(critic="learned", trace=0.5, algorithm="a2c"),
+    "start in REINFORCE": Case(critic="learned", trace=1.0, start="fresh", algorithm="reinforce"),
 }
 
 

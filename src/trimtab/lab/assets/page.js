@@ -53,8 +53,9 @@ function draw(element, data, x, y, more = {}) {
   const { ink, panel } = theme();
   const layout = {
     margin: { l: 8, r: 8, t: 8, b: 8 }, paper_bgcolor: panel, plot_bgcolor: panel,
-    font: { color: ink, size: 12 }, xaxis: x, yaxis: y, hovermode: "closest",
-    legend: { orientation: "h", y: 1.14, x: 0 }, showlegend: data.length > 1, ...more,
+    font: { color: ink, size: 12, family: getComputedStyle(document.body).fontFamily },
+    xaxis: x, yaxis: y, hovermode: "closest", hoverlabel: { font: { size: 13 } },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, showlegend: data.length > 1, ...more,
   };
   Plotly.react(element, data, layout, { responsive: true, displayModeBar: false });
 }
@@ -79,17 +80,19 @@ const histogramFor = (cell, counts, name, dash) => ({
   line: { color: colourOf(cell), dash, shape: "hvh", width: dash === "dot" ? 1.3 : 2 },
 });
 // A grid of coloured squares with their figure written in them.
-function grid(element, xs, ys, rows, hover, x, y, logarithmic) {
+function grid(element, xs, ys, rows, hover, x, y, logarithmic, levels) {
+  const given = levels ? levels.flat() : null;
   const flat = rows.flat();
-  const points = flat.map((value, i) => [xs[i % xs.length], ys[Math.floor(i / xs.length)], value]).filter((p) => p[2] !== null);
-  const level = (value) => (logarithmic ? Math.log10(Math.max(value, 1e-12)) : value);
+  const points = flat.map((value, i) => [xs[i % xs.length], ys[Math.floor(i / xs.length)], value, i]).filter((p) => p[2] !== null);
+  const level = (value, i) => (given ? given[i] : logarithmic ? Math.log10(Math.max(value, 1e-12)) : value);
+  const colours = points.map((p) => level(p[2], p[3]));
   const room = element.clientWidth || 400;
   const size = Math.max(14, Math.min(54, (room - 70) / xs.length - 4, 200 / ys.length));
-  const narrow = size < 34;
+  const narrow = size < 30;
   draw(element, [{
     x: points.map((p) => String(p[0])), y: points.map((p) => String(p[1])), mode: narrow ? "markers" : "markers+text",
     text: points.map((p) => words(p[2])), textfont: { size: 10, color: "#fff" }, hovertext: points.map((p) => hover(...p)), hoverinfo: "text",
-    marker: { symbol: "square", size, color: points.map((p) => level(p[2])), colorscale: [[0, "#1d6f5f"], [0.5, "#6a5a9c"], [1, "#b5403f"]], cmin: Math.min(...points.map((p) => level(p[2]))), cmax: Math.max(...points.map((p) => level(p[2]))) },
+    marker: { symbol: "square", size, color: colours, colorscale: [[0, "#1d7a67"], [0.5, "#6a5a9c"], [1, "#b5403f"]], cmin: Math.min(...colours), cmax: Math.max(...colours) },
   }], axis(x, { type: "category", showgrid: false }), axis(y, { type: "category", showgrid: false, categoryorder: "array", categoryarray: ys.map(String) }), { showlegend: false });
 }
 
@@ -165,12 +168,38 @@ const panels = [
     },
   },
   {
+    title: "Bias within an update",
+    note: "At the policy that an update ends with, for the run's own split: what data of the policy before it (weighted with the ratio), clipping, and the update's own rollout add to the on-policy gradient; |bias| over |gradient|.",
+    ready: () => Boolean(moment().surrogate) && state.head === "actor",
+    draw(element) {
+      const names = Object.keys(moment().surrogate);
+      const estimates = names.map((name) => moment().surrogate[name].map((x) => Math.sqrt(Math.max(number(x), 0))));
+      draw(element, [{ type: "bar", x: names, y: values(estimates), error_y: errorBars(estimates, { color: theme().ink }), marker: { color: names.map((_, i) => colour(i)) } }], axis(""), axis("relative to the gradient"));
+    },
+  },
+  {
     title: "Exact bias of the actor over λ × T",
     note: "By dynamic programming, relative to the gradient's length; any number of lanes.",
     ready: () => moment().exact_grid && state.head === "actor",
     draw(element) {
       const { traces: ys, steps, bias } = moment().exact_grid;
       grid(element, steps, ys, bias, (t, l, v) => `λ ${l}, T ${t}: ${words(v)}`, "T", "λ", true);
+    },
+  },
+  {
+    title: "The choice at equal budget",
+    note: "bias² and variance over |gradient|² (as they are where no truth is known), their sum, and the time of an update. The colours compare splits within a row: green is less.",
+    ready: () => shown().length > 1,
+    draw(element) {
+      const rows = shown();
+      const scale = (cell) => (record(cell).bias ? record(cell).bias.squared_truth : 1);
+      const squared = (cell) => { const { bias } = record(cell); return bias ? Math.max(bias.exact_squared_bias ?? number(bias.squared_bias[0]), 0) / scale(cell) : null; };
+      const variance = (cell) => number(record(cell).figures.variance[0]) / scale(cell);
+      const measures = [["ms an update", (c) => (c.update_seconds ? 1000 * c.update_seconds : null)], ["bias² + variance", (c) => (squared(c) === null ? null : squared(c) + variance(c))], ["variance", variance], ["bias²", squared]];
+      const kept = measures.filter(([, of]) => rows.every((cell) => of(cell) !== null));
+      const table = kept.map(([, of]) => rows.map(of));
+      const levels = table.map((row) => { const low = Math.min(...row), high = Math.max(...row); return row.map((value) => (high > low ? (value - low) / (high - low) : 0)); });
+      grid(element, rows.map(splitName), kept.map(([name]) => name), table, (split, name, value) => `${split}: ${name} ${words(value)}`, "lanes × steps", "", false, levels);
     },
   },
   {
@@ -255,18 +284,33 @@ const ROWS = [
   ["noise scale", (r) => r.figures.noise_scale],
   ["signal to noise", (r) => r.figures.signal_to_noise],
   ["cosine with the rest of the lane, above chance", (r) => r.directions.lane.difference],
+  ["cosine of two batches", (r) => r.directions.pairs.mean],
   ["cosine with the true gradient", (r) => r.bias?.cosine],
   ["|bias| / |gradient|", (r) => r.bias?.sources && [r.bias.sources.total]],
   ["squared error / |gradient|²", (r) => r.bias && r.bias.squared_error.map((x) => number(x) / r.bias.squared_truth)],
 ];
 
+// The heading of a split's column, with its colour in the plots.
+function column(cell) {
+  const head = make("th", undefined, { scope: "col" });
+  const swatch = make("span", undefined, { className: "swatch" });
+  swatch.style.background = colourOf(cell);
+  head.append(swatch, splitName(cell));
+  if (adviceNow().some((one) => one.split === splitName(cell))) head.append(make("small", "recommended"));
+  return head;
+}
+
+const adviceNow = () => (survey.advice ?? []).filter((one) => one.checkpoint === moment().name && one.trace === state.trace);
+
 function table() {
   const rows = cells();
-  const caption = `${state.head} of ${moment().name}, ${survey.settings.batches} batches of each split`;
+  const sketched = Math.max(0, ...rows.filter(usable).map((cell) => record(cell).sketch_error));
+  const note = sketched ? `; gradients were sketched: inner products are within about ${words(100 * sketched)}%` : "";
+  const caption = `${state.head} of ${moment().name}, ${survey.settings.batches} batches of each split${note}`;
   const element = make("table");
   element.append(make("caption", caption));
   const head = element.createTHead().insertRow();
-  head.append(make("th", "lanes × steps", { scope: "col" }), ...rows.map((cell) => make("th", splitName(cell), { scope: "col" })));
+  head.append(make("th", "lanes × steps", { scope: "col" }), ...rows.map(column));
   const body = element.createTBody();
   const addRow = (name, filled) => {
     if (!filled.some(Boolean)) return;
@@ -300,8 +344,7 @@ function show() {
   const result = now.expected_return === undefined ? "" : ` · expected return ${words(now.expected_return)}`;
   byId("moment-text").textContent = `${now.name}: update ${now.update}${steps}${result}`;
   byId("moment").setAttribute("aria-valuetext", byId("moment-text").textContent);
-  const advice = (survey.advice ?? []).filter((one) => one.checkpoint === now.name && one.trace === state.trace);
-  byId("advice").textContent = advice.map((one) => one.sentence).join(" ") || "The survey is not finished: the same command goes on with it.";
+  byId("advice").textContent = adviceNow().map((one) => one.sentence).join(" ") || "The survey is not finished: the same command goes on with it.";
   table();
   panels.forEach((panel, i) => {
     const ready = panel.ready();
@@ -315,8 +358,15 @@ function choices(select, names, text, chosen) {
   select.value = String(names.indexOf(chosen));
 }
 
-byId("title").textContent = `Gradient lab: ${survey.settings.environment}, ${survey.settings.algorithm.toUpperCase()}`;
-document.title = byId("title").textContent;
+const algorithm = survey.settings.algorithm.toUpperCase();
+byId("title").textContent = `${survey.settings.environment} with ${algorithm}`;
+document.title = `Gradient lab: ${byId("title").textContent}`;
+const facts = [[survey.settings.batches, "independent batches of each split"], [survey.settings.splits.join(", "), "lanes × steps"], [survey.moments.length, survey.moments.length === 1 ? "checkpoint" : "checkpoints"], [survey.settings.start, "starts"]];
+for (const [value, name] of facts) {
+  const fact = make("li", ` ${name}`);
+  fact.prepend(make("b", String(value)));
+  byId("facts").append(fact);
+}
 byId("moment").max = String(survey.moments.length - 1);
 byId("moment").value = String(state.moment);
 byId("moment").disabled = survey.moments.length < 2;
@@ -328,8 +378,36 @@ for (const [name, value] of Object.entries(survey.settings)) {
   byId("settings").append(make("dt", name.replaceAll("_", " ")), make("dd", Array.isArray(value) ? value.join(", ") : String(value)));
 }
 byId("controls").addEventListener("submit", (event) => event.preventDefault());
-byId("moment").addEventListener("input", (event) => { state.moment = Number(event.target.value); show(); });
-byId("head").addEventListener("change", (event) => { state.head = heads[Number(event.target.value)]; show(); });
-byId("trace").addEventListener("change", (event) => { state.trace = traces[Number(event.target.value)]; show(); });
+function goTo(place) {
+  state.moment = (place + survey.moments.length) % survey.moments.length;
+  byId("moment").value = String(state.moment);
+  show();
+}
+function choose(name, all, place) {
+  state[name] = all[place % all.length];
+  byId(name).value = String(place % all.length);
+  show();
+}
+let timer = null;
+function play() {
+  timer = timer === null ? setInterval(() => goTo(state.moment + 1), 1200) : clearInterval(timer) ?? null;
+  byId("play").textContent = timer === null ? "▶" : "❚❚";
+}
+byId("moment").addEventListener("input", (event) => goTo(Number(event.target.value)));
+byId("head").addEventListener("change", (event) => choose("head", heads, Number(event.target.value)));
+byId("trace").addEventListener("change", (event) => choose("trace", traces, Number(event.target.value)));
+byId("play").addEventListener("click", play);
+byId("play").hidden = survey.moments.length < 2;
+document.addEventListener("keydown", (event) => {
+  if (event.altKey || event.ctrlKey || event.metaKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
+  const keys = {
+    ArrowLeft: () => goTo(state.moment - 1),
+    ArrowRight: () => goTo(state.moment + 1),
+    h: () => choose("head", heads, heads.indexOf(state.head) + 1),
+    l: () => choose("trace", traces, traces.indexOf(state.trace) + 1),
+    p: () => survey.moments.length > 1 && play(),
+  };
+  keys[event.key]?.();
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
 show();
