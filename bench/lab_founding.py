@@ -24,7 +24,7 @@ OUT = harness.REPOSITORY / "bench" / "out" / "lab"
 IMAGES = harness.REPOSITORY / "docs" / "images"
 LAKE = ("FrozenLake8x8-v1", "--num-envs", "64", "--num-steps", "64", "--gamma", "0.99")
 LAKE += ("--learning-rate", "0.002", "--entropy-coefficient", "0.01")
-LAKE_UPDATES = (24, 36, 48, 72, 120, 240)
+LAKE_UPDATES = (24, 36, 72, 240)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +50,14 @@ EXPERIMENTS = {
     "pendulum": Experiment(
         ("Pendulum-v1",),
         2048,
-        (20, 80, 200),
+        (20, 200),
         20,
         ("--splits", "4x256,16x64"),
     ),
     "lambdas": Experiment(
         LAKE,
         4096,
-        (48,),
+        (36,),
         12,
         ("--splits", "32x4,8x16,2x64", "--lambdas", "0,0.5,0.95,1"),
         of="lake",
@@ -65,14 +65,14 @@ EXPERIMENTS = {
     "a2c": Experiment(
         (*LAKE, "--algo", "a2c"),
         4096,
-        (60, 120, 240),
+        (120, 240),
         60,
         ("--splits", "4x32,32x4"),
     ),
     "reinforce": Experiment(
         (*LAKE, "--algo", "reinforce"),
         4096,
-        (120, 240, 480),
+        (240, 480),
         120,
         ("--splits", "4x32,32x4"),
     ),

@@ -123,6 +123,13 @@ def lab_command(arguments: Sequence[str]) -> int:
     survey = Survey(subject, wanted, conditions)
     try:
         survey.go(notebook, _Watch(quiet=values["json"]))
+    except KeyboardInterrupt:
+        print(
+            f"\n{len(notebook.cells)} of {survey.size} measurements are in {notebook.path}: the "
+            "same command goes on from there.",
+            file=sys.stderr,
+        )
+        raise
     finally:
         if notebook.cells:
             page.write(notebook.content, folder / "lab.html")

@@ -58,6 +58,11 @@ class Survey:
         """What is measured at each checkpoint."""
         return list(itertools.product(self.wanted.splits, self.wanted.traces))
 
+    @property
+    def size(self) -> int:
+        """How many measurements it has."""
+        return len(self.subject.moments) * len(self.kinds)
+
     def go(self, notebook: Notebook, watch: Watch) -> None:
         """Measure what the notebook does not hold yet; ``watch`` hears of each group of batches."""
         groups, _ = grouping(self.laboratory.conditions.batches)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trimtab.lab import directions
+from trimtab.lab.moments import batch_moments
 from trimtab.lab.sketch import Sketch
 
 
@@ -68,3 +69,12 @@ def test_sketches_keep_inner_products_on_the_average_and_within_their_error():
     relative = np.asarray(products - left @ right) / np.linalg.norm(left) / np.linalg.norm(right)
     assert abs(relative.mean()) < 3 * relative.std() / 20
     assert relative.std() < Sketch(keys[0], 251).error
+
+
+def test_what_follows_from_lengths_alone_is_exact_though_gradients_are_sketched():
+    gradients = jax.random.normal(jax.random.key(0), (3, 4, 5000))
+    sketches = Sketch(jax.random.key(1), 251)(gradients)
+    exact, found = batch_moments(gradients), batch_moments(sketches, (gradients**2).sum(axis=2))
+    np.testing.assert_allclose(found.lane_products[0], exact.lane_products[0], rtol=1e-5)
+    np.testing.assert_allclose(found.independent_variance, exact.independent_variance, rtol=0.05)
+    assert found.lane_products[1] != exact.lane_products[1]
