@@ -210,12 +210,13 @@ def _report(notebook: "Notebook", as_json: bool) -> int:
 
         print(json_line(notebook.content))
         return 0
-    from trimtab.cli.lab_tables import print_head
+    from trimtab.cli.lab_tables import print_head, print_within_an_update
 
     content = notebook.content
     for moment in content["moments"]:
         for head in content["settings"]["heads"]:
             print_head(content, moment, head)
+        print_within_an_update(moment)
         for cell in content["cells"]:
             if cell["checkpoint"] == moment["name"] and "refusal" in cell:
                 print(f"{cell['lanes']}×{cell['steps']}: {cell['refusal']}")

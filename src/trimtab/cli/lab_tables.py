@@ -47,6 +47,17 @@ def print_head(content: Record, moment: Record, head: str) -> None:
         print(f"gradients were sketched: inner products are within about {100 * error:.0f}%")
 
 
+def print_within_an_update(moment: Record) -> None:
+    """|bias| / |gradient| by source, where an update takes more than one gradient step."""
+    if "surrogate" not in moment:
+        return
+    parts = []
+    for name, squares in moment["surrogate"].items():
+        lengths = [math.sqrt(max(x, 0.0)) if not math.isnan(x) else x for x in squares]
+        parts.append(f"{name} {interval(lengths)}")
+    print(f"bias/gradient of the actor at the end of an update: {', '.join(parts)}")
+
+
 def _figures(record: Record) -> tuple[str, ...]:
     figures = record["figures"]
     variance = figures["variance"][0]

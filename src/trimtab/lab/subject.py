@@ -8,7 +8,6 @@ from typing import Any
 from trimtab.api import make_session, open_session, recorded_devices, stored_configuration
 from trimtab.configuration import Configuration
 from trimtab.errors import CheckpointError, SettingError, did_you_mean
-from trimtab.keys import Purpose, stream
 from trimtab.lab.plan import Split
 from trimtab.training.checkpoint import read_manifest
 from trimtab.training.devices import DevicePlan, start_jax
@@ -56,12 +55,8 @@ def is_run(target: str) -> bool:
 
 def fresh_subject(configuration: Configuration) -> Subject:
     """A policy that nothing has trained."""
-    import jax
-
     session = make_session(configuration, configuration.env_id, start_jax(ONE_DEVICE))
-    root = jax.random.key(configuration.training.seed)
-    learner = session.algorithm.init(stream(root, Purpose.INIT), session.env.spec)
-    moments = (Moment("fresh", 0, 0, learner),)
+    moments = (Moment("fresh", 0, 0, session.begin().learner),)
     return Subject(session.env, session.algorithm, configuration, moments, configuration.env_id)
 
 

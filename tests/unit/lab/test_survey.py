@@ -139,7 +139,9 @@ def test_host_environments_and_fresh_policies_are_measured_too(tmp_path, capsys)
         assert bias["truth_variance"] > 0
         low, high = cell["heads"]["critic"]["figures"]["effective_samples"][1:]
         assert 0 < low < high
-    assert "effective samples" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "effective samples" in printed
+    assert "at the end of an update: policy drift" in printed
 
 
 def test_a_policy_without_success_gets_an_explanation_and_no_number(tmp_path, capsys):
