@@ -62,7 +62,7 @@ class Chain:
     def state_values(self, discount: float) -> np.ndarray:
         """V(s) = Σ_a π(a|s) [R(s, a) + γ Σ_s' P(s'|s, a) V(s')], without a clock."""
         system = np.eye(len(self.policy)) - discount * self.following
-        if np.linalg.cond(system) > 1e12:
+        if np.linalg.cond(system, 1) > 1e12:
             raise SettingError(
                 f"{self.env.spec.id} with gamma = {discount:g} has no finite values: some episode "
                 "never ends. Choose a smaller gamma."
@@ -130,7 +130,7 @@ class Chain:
 
     def _visits(self, discount: float) -> np.ndarray:
         system = np.eye(len(self.policy)) - discount * self.following
-        if np.linalg.cond(system) > 1e12:
+        if np.linalg.cond(system, 1) > 1e12:
             raise SettingError(f"{self.env.spec.id}: some episode never ends, and has no clock.")
         return np.linalg.solve(system.T, self.env.initial)
 
