@@ -24,7 +24,7 @@ OUT = harness.REPOSITORY / "bench" / "out" / "lab"
 IMAGES = harness.REPOSITORY / "docs" / "images"
 LAKE = ("FrozenLake8x8-v1", "--num-envs", "64", "--num-steps", "64", "--gamma", "0.99")
 LAKE += ("--learning-rate", "0.002", "--entropy-coefficient", "0.01")
-LAKE_UPDATES = (24, 36, 72, 240)
+LAKE_UPDATES = (24, 36, 72)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Experiment:
 
     train: tuple[str, ...]
     batch: int
+    length: int  # of the run, in updates
     updates: tuple[int, ...]  # of which checkpoints are measured
     every: int  # updates between those that are kept
     lab: tuple[str, ...]
@@ -43,6 +44,7 @@ EXPERIMENTS = {
     "lake": Experiment(
         LAKE,
         4096,
+        240,
         LAKE_UPDATES,
         12,
         ("--splits", "4x32,32x4", "--heads", "actor,critic,entropy"),
@@ -50,6 +52,7 @@ EXPERIMENTS = {
     "pendulum": Experiment(
         ("Pendulum-v1",),
         2048,
+        200,
         (20, 200),
         20,
         ("--splits", "4x256,16x64"),
@@ -57,6 +60,7 @@ EXPERIMENTS = {
     "lambdas": Experiment(
         LAKE,
         4096,
+        240,
         (36,),
         12,
         ("--splits", "32x4,8x16,2x64", "--lambdas", "0,0.5,0.95,1"),
@@ -65,6 +69,7 @@ EXPERIMENTS = {
     "a2c": Experiment(
         (*LAKE, "--algo", "a2c"),
         4096,
+        240,
         (120, 240),
         60,
         ("--splits", "4x32,32x4"),
@@ -72,6 +77,7 @@ EXPERIMENTS = {
     "reinforce": Experiment(
         (*LAKE, "--algo", "reinforce"),
         4096,
+        480,
         (240, 480),
         120,
         ("--splits", "4x32,32x4"),
@@ -91,7 +97,7 @@ def run_of(name: str) -> Path:
     """The run's folder, which keeps a series of checkpoints."""
     experiment = EXPERIMENTS[name]
     folder = OUT / (experiment.of or name)
-    last = EXPERIMENTS[experiment.of or name].updates[-1]
+    last = experiment.length
     if not (folder / "checkpoints" / f"update-{last}").exists():
         shutil.rmtree(folder, ignore_errors=True)
         trimtab(
@@ -159,7 +165,7 @@ def draw() -> None:
     plt.rcParams.update(
         {"font.size": 9, "svg.hashsalt": "trimtab", "axes.grid": True, "grid.alpha": 0.3}
     )
-    for drawing in (draw_training, draw_lags, draw_lambdas, draw_algorithms):
+    for drawing in (draw_training, draw_cosines, draw_lags, draw_lambdas, draw_algorithms):
         found = drawing(plt)
         if found is not None:
             name, figure = found
@@ -198,6 +204,40 @@ def draw_training(plt: Any) -> tuple[str, Any] | None:
     last.set_xlabel("update")
     axes.flat[0].legend()
     return "lab-lake", figure
+
+
+def draw_cosines(plt: Any) -> tuple[str, Any] | None:
+    """Steps against their lanes, and batches against batches, of the actor on the lake."""
+    found = survey("lake")
+    if found is None:
+        return None
+    wanted = f"update-{LAKE_UPDATES[1]}"
+    cells = [cell for cell in found["cells"] if cell["checkpoint"] == wanted]
+    figure, axes = plt.subplots(len(cells), 3, figsize=(10, 5), sharey="col", squeeze=False)
+    for row, cell in zip(axes, cells, strict=True):
+        split = f"{cell['lanes']}×{cell['steps']}"
+        directions = cell["heads"]["actor"]["directions"]
+        for key, label in (("histogram", "of the lane"), ("null_histogram", "dealt at random")):
+            stairs(row[0], directions["lane"][key], label)
+        row[0].set_title(f"{split}: a step, and the rest of its lane", fontsize=9)
+        for place, (low, middle, high) in enumerate(directions["first_batch"]):
+            row[1].plot([place, place], [low, high], color="C0", lw=1)
+            row[1].plot([place], [middle], color="C0", marker="o", ms=3)
+        row[1].set_title(f"{split}: batch 0's samples, and batch k", fontsize=9)
+        row[1].set_xlabel("k")
+        stairs(row[2], directions["pairs"]["histogram"], "pairs of batches")
+        stairs(row[2], cell["heads"]["actor"]["bias"]["cosine_histogram"], "batch and truth")
+        row[2].set_title(f"{split}: batches", fontsize=9)
+        for axis in (row[0], row[2]):
+            axis.set_xlabel("cosine")
+            axis.legend(fontsize=7)
+    return "lab-lake-cosines", figure
+
+
+def stairs(axis: Any, counts: Sequence[int], label: str) -> None:
+    """A histogram of cosines as shares."""
+    edges = [-1 + 2 * place / len(counts) for place in range(len(counts) + 1)]
+    axis.stairs([count / max(sum(counts), 1) for count in counts], edges, label=label)
 
 
 def draw_lags(plt: Any) -> tuple[str, Any] | None:
