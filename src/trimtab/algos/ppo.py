@@ -107,7 +107,7 @@ class PPO(PPOSettings):
             policy=-gain,
             value=value_loss,
             entropy=policy.entropy(),
-            approx_kl=(ratio - 1.0) - log_ratio,
+            approx_kl=jnp.expm1(log_ratio) - log_ratio,  # r − 1 would cancel near 1
             log_ratio_kl=-log_ratio,
             clipped=(jnp.abs(ratio - 1.0) > self.clip_range).astype(jnp.float32),
             smallest_ratio=ratio,

@@ -13,6 +13,7 @@ from trimtab.settings import check_effects, setting
 
 ScheduleKind = Literal["constant", "linear", "cosine"]
 FALLING = ("linear", "cosine")
+MOST_UNITS = 65_536
 
 
 def schedule_setting(of: str) -> ScheduleKind:
@@ -98,7 +99,10 @@ class OnPolicySettings:
         "deviation; popart also keeps its outputs when those change",
     )
     hidden_sizes: tuple[int, ...] = setting(
-        (64, 64), "units in each hidden layer of the actor and of the critic", at_least=1
+        (64, 64),
+        "units in each hidden layer of the actor and of the critic",
+        at_least=1,
+        at_most=MOST_UNITS,
     )
     activation: Literal["tanh", "relu", "elu", "silu"] = setting(
         "tanh", "nonlinearity of the hidden layers"
@@ -107,7 +111,10 @@ class OnPolicySettings:
         "separate", "whether actor and critic have hidden layers of their own or the same"
     )
     gru_units: int | None = setting(
-        None, "size of a recurrent memory (GRU); none: the policy has no memory", at_least=1
+        None,
+        "size of a recurrent memory (GRU); none: the policy has no memory",
+        at_least=1,
+        at_most=MOST_UNITS,
     )
     hidden_gain: float = setting(
         2**0.5, "gain of the orthogonal first weights of hidden layers", above=0, at_most=100

@@ -10,6 +10,9 @@ from trimtab.log.sinks import TrackerName
 from trimtab.settings import setting
 
 EVAL_COUNT = 5
+# Transitions are numbered with 32 bits, and counted in float32.
+LARGEST_BATCH = 2**31 - 1
+MOST = 2**24  # lanes, and steps in each
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,17 +21,28 @@ class TrainSettings(HostSettings):
 
     seed: int = setting(0, "root of all random numbers", at_least=0, at_most=2**31 - 1)
     total_steps: int = setting(
-        500_000, "environment steps to train for; rounded up to whole updates", at_least=1
+        500_000,
+        "environment steps to train for; rounded up to whole updates",
+        at_least=1,
+        at_most=10**15,
     )
-    num_envs: int = setting(32, "environments (lanes) stepped in parallel: N", at_least=1)
-    num_steps: int = setting(32, "steps that each lane takes before an update: T", at_least=1)
+    num_envs: int = setting(
+        32, "environments (lanes) stepped in parallel: N", at_least=1, at_most=MOST
+    )
+    num_steps: int = setting(
+        32, "steps that each lane takes before an update: T", at_least=1, at_most=MOST
+    )
     action_repeat: int = setting(
-        1, "times that the environment takes each action; one step all the same", at_least=1
+        1,
+        "times that the environment takes each action; one step all the same",
+        at_least=1,
+        at_most=10_000,
     )
     max_episode_steps: int | None = setting(
         None,
         "episodes are truncated after this many steps; none: as the environment has it",
         at_least=1,
+        at_most=10**9,
     )
     staggered_starts: Literal["auto", "on", "off"] = setting(
         "auto",
@@ -48,7 +62,9 @@ class TrainSettings(HostSettings):
         at_least=-1e9,
         at_most=1e9,
     )
-    eval_episodes: int = setting(20, "episodes in each evaluation while training", at_least=1)
+    eval_episodes: int = setting(
+        20, "episodes in each evaluation while training", at_least=1, at_most=MOST
+    )
     eval_stochastic: bool = setting(
         False, "evaluate with sampled actions, in place of the most likely ones"
     )
@@ -72,6 +88,7 @@ class TrainSettings(HostSettings):
         "updates between measurements of the gradient's noise, as metrics lab/…; 0: none; with 50 "
         "they cost less than 3% of a run",
         at_least=0,
+        at_most=10**9,
     )
     metric_names: NameScheme = setting("sb3", "whose names for metrics trackers are given")
     track_project: str = setting("trimtab", "project of W&B, experiment of MLflow")
@@ -132,7 +149,12 @@ def shuffled_units(settings: TrainSettings, recurrent: bool) -> int:
 
 def check_minibatches(settings: TrainSettings, minibatches: int, recurrent: bool) -> None:
     """Every transition, or lane of a recurrent policy, is in one minibatch: they must divide."""
-    count = shuffled_units(settings, recurrent)
+    count, batch = shuffled_units(settings, recurrent), batch_size(settings)
+    if batch > LARGEST_BATCH:
+        raise SettingError(
+            f"num_envs × num_steps = {settings.num_envs:,} × {settings.num_steps:,} = {batch:,} "
+            f"transitions in one rollout: expected at most {LARGEST_BATCH:,}."
+        )
     if count % minibatches == 0:
         return
     product = f"num_envs × num_steps = {settings.num_envs} × {settings.num_steps} ="

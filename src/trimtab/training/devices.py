@@ -60,7 +60,7 @@ def _device_count(requested: str, num_envs: int, units: int, minibatches: int) -
     if num_envs % count or (units // count) % minibatches:
         raise SettingError(
             f"devices = {count} cannot share num_envs = {num_envs} lanes evenly, with each share "
-            f"in {minibatches} minibatches. Give a num_envs that is a multiple of {count}, or "
+            f"in equal minibatches. Give a num_envs that is a multiple of {count}, or "
             f"--devices auto."
         )
     return count

@@ -19,7 +19,7 @@ from trimtab.training.config import TrainSettings
 from trimtab.training.devices import DevicePlan
 from trimtab.training.evaluate import make_evaluator
 from trimtab.training.loop import Programs, Schedule, schedule_of
-from trimtab.training.memory import check_memory, tree_bytes
+from trimtab.training.memory import check_memory, check_network, tree_bytes
 from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
 from trimtab.types import JaxEnv
 
@@ -50,6 +50,7 @@ class FusedSession:
                 f"staggered_starts has no effect on {self.env.spec.id}, whose episodes have no "
                 f"time limit: leave it at auto, or give max_episode_steps."
             )
+        check_network(tree_bytes(self.template.learner))
         lanes = self.template.lanes
         obs_bytes = tree_bytes(lanes.obs)
         action_bytes = self.settings.num_envs * num_bytes(self.env.spec.action)

@@ -24,7 +24,7 @@ from trimtab.training.evaluate import Episodes
 from trimtab.training.evaluate_host import make_host_evaluator
 from trimtab.training.host_step import Collector, HostStep, learn
 from trimtab.training.loop import Programs, Schedule, schedule_of
-from trimtab.training.memory import check_memory, tree_bytes
+from trimtab.training.memory import check_memory, check_network, tree_bytes
 from trimtab.training.step import Run
 from trimtab.types import HostEnv, Rollout
 
@@ -71,6 +71,7 @@ class HostSession:
         refuse_what_is_compiled(settings)
         check_fits(self.env, settings)
         learner_bytes = tree_bytes(self.template)
+        check_network(learner_bytes)
         step_bytes = 2 * num_bytes(spec.observation) + num_bytes(spec.action) + 16
         check_memory(
             learner_bytes, settings.num_envs * step_bytes, settings.num_envs, settings.num_steps

@@ -10,6 +10,8 @@ from trimtab.errors import SettingError
 
 # A rollout is held once as collected, once flattened and once shuffled.
 ROLLOUT_COPIES = 3
+# A learner is held before and after an update, with the gradient beside it.
+LEARNER_COPIES = 3
 
 
 def tree_bytes(tree: Any) -> int:
@@ -37,6 +39,18 @@ def check_memory(lanes_bytes: int, step_bytes: int, num_envs: int, num_steps: in
         f"num_envs × num_steps = {num_envs:,} × {num_steps:,} needs about {size_words(needed)} of "
         f"memory for one rollout; {size_words(available)} is free. "
         f"num_envs = {2 ** int(math.log2(fitting)):,} would fit."
+    )
+
+
+def check_network(learner_bytes: int) -> None:
+    """Refuse networks that would not fit, with what their optimiser keeps."""
+    available = available_bytes()
+    needed = LEARNER_COPIES * learner_bytes
+    if available is None or needed <= available:
+        return
+    raise SettingError(
+        f"The networks and their optimiser need about {size_words(needed)} of memory; "
+        f"{size_words(available)} is free. Give smaller hidden_sizes (or gru_units)."
     )
 
 

@@ -156,6 +156,13 @@ def load(folder):
             {"staggered_starts": "on"},
             "is for environments in compiled programs",
         ),
+        (
+            "CartPole-v1",
+            {"gru_units": 4, "num_envs": 3},
+            r"num_envs = 3 lanes cannot be split",
+        ),
+        ("CartPole-v1", {"hidden_sizes": (65_536,) * 4}, "The networks and their optimiser need"),
+        ("CartPole-v1", {"num_envs": 2**20, "num_steps": 2**20}, "expected at most 2,147,483,647"),
     ],
 )
 def test_settings_without_effect_are_refused(tmp_path, env, settings, sentence):
