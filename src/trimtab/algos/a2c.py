@@ -4,30 +4,30 @@ import dataclasses
 
 from jax import Array
 
-from trimtab.algos import onpolicy, policy_gradient
+from trimtab.algos import construction, onpolicy, policy_gradient
 from trimtab.algos.onpolicy import Learner, Sample
+from trimtab.algos.optimisers import Adam, RMSProp
 from trimtab.algos.settings import A2CSettings
-from trimtab.algos.sgd import Adam, RMSProp
 from trimtab.nets.flat import Flat
 from trimtab.ops.across import ALONE, Across
 from trimtab.types import Rollout
 
 
-@onpolicy.numbers_are_leaves
+@construction.numbers_are_leaves
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class A2C(A2CSettings):
     """See ``A2CSettings`` for the hyperparameters. Methods are for one lane or one sample."""
 
     total_updates: float = float("inf")  # the length of schedules; a training run sets it
 
-    init = onpolicy.init
+    init = construction.init
     actor = onpolicy.actor
     first_memory = onpolicy.first_memory
     noise = onpolicy.noise
     act = onpolicy.act
     best_action = onpolicy.best_action
     after_step = onpolicy.after_step
-    at = onpolicy.at
+    at = construction.at
     terms = policy_gradient.terms
     weighed = policy_gradient.weighed
     loss = onpolicy.loss
@@ -36,8 +36,8 @@ class A2C(A2CSettings):
 
     def optimiser_of(self, parameters: Flat) -> Adam | RMSProp:
         if self.optimiser == "adam":
-            return onpolicy.adam(self)
-        return RMSProp(onpolicy.descent(self), self.rmsprop_decay, self.rmsprop_epsilon)
+            return construction.adam(self)
+        return RMSProp(construction.descent(self), self.rmsprop_decay, self.rmsprop_epsilon)
 
     def prepare(
         self, learner: Learner, rollout: Rollout, across: Across = ALONE

@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from trimtab.algos import diagnostics, onpolicy
+from trimtab.algos import construction, diagnostics, onpolicy
 from trimtab.algos.onpolicy import Learner, Sample
+from trimtab.algos.optimisers import Adam
 from trimtab.algos.sequences import gradient_of
 from trimtab.algos.settings import PPOSettings
-from trimtab.algos.sgd import Adam, epoch, mean_of_made, scan_until
+from trimtab.algos.sgd import epoch, mean_of_made, scan_until
 from trimtab.nets.actor_critic import ActorCritic
 from trimtab.nets.flat import Flat
 from trimtab.ops.across import ALONE, Across
@@ -48,25 +49,25 @@ class Terms(NamedTuple):
         )
 
 
-@onpolicy.numbers_are_leaves
+@construction.numbers_are_leaves
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPO(PPOSettings):
     """See ``PPOSettings`` for the hyperparameters. Methods are for one lane or one sample."""
 
     total_updates: float = float("inf")  # the length of schedules; a training run sets it
 
-    init = onpolicy.init
+    init = construction.init
     actor = onpolicy.actor
     first_memory = onpolicy.first_memory
     noise = onpolicy.noise
     act = onpolicy.act
     best_action = onpolicy.best_action
     after_step = onpolicy.after_step
-    at = onpolicy.at
+    at = construction.at
     loss = onpolicy.loss
 
     def optimiser_of(self, parameters: Flat) -> Adam:
-        return onpolicy.adam(self)
+        return construction.adam(self)
 
     def prepare(
         self, learner: Learner, rollout: Rollout, across: Across = ALONE

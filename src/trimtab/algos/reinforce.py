@@ -5,30 +5,30 @@ import dataclasses
 import jax.numpy as jnp
 from jax import Array, lax
 
-from trimtab.algos import onpolicy, policy_gradient
+from trimtab.algos import construction, onpolicy, policy_gradient
 from trimtab.algos.onpolicy import Learner, Sample
+from trimtab.algos.optimisers import Adam
 from trimtab.algos.settings import REINFORCESettings
-from trimtab.algos.sgd import Adam
 from trimtab.nets.flat import Flat
 from trimtab.ops.across import ALONE, Across
 from trimtab.types import Rollout
 
 
-@onpolicy.numbers_are_leaves
+@construction.numbers_are_leaves
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class REINFORCE(REINFORCESettings):
     """See ``REINFORCESettings`` for the hyperparameters. Methods are for one lane or sample."""
 
     total_updates: float = float("inf")  # the length of schedules; a training run sets it
 
-    init = onpolicy.init
+    init = construction.init
     actor = onpolicy.actor
     first_memory = onpolicy.first_memory
     noise = onpolicy.noise
     act = onpolicy.act
     best_action = onpolicy.best_action
     after_step = onpolicy.after_step
-    at = onpolicy.at
+    at = construction.at
     terms = policy_gradient.terms
     weighed = policy_gradient.weighed
     loss = onpolicy.loss
@@ -37,9 +37,9 @@ class REINFORCE(REINFORCESettings):
 
     def optimiser_of(self, parameters: Flat) -> Adam:
         if self.baseline == "none":
-            return onpolicy.adam(self)
+            return construction.adam(self)
         critic = parameters.mask(lambda path, _: path.startswith("critic"))
-        return onpolicy.adam(self, jnp.where(critic, self.baseline_rate, 1.0))
+        return construction.adam(self, jnp.where(critic, self.baseline_rate, 1.0))
 
     def prepare(
         self, learner: Learner, rollout: Rollout, across: Across = ALONE
