@@ -7,9 +7,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+PEERS_SBX := .venv-peers-sbx
 USE_STAMP := $(VENV)/.installed-to-use
 DEVELOP_STAMP := $(VENV)/.installed-to-develop
 PEERS_STAMP := $(PEERS)/.installed
+PEERS_SBX_STAMP := $(PEERS_SBX)/.installed
 PIP := -m pip --disable-pip-version-check --quiet
 
 # Options for `trimtab train`, for pytest, and for the installation of torch among the peers.
@@ -31,7 +33,7 @@ help:
 	@echo "make slow     the slow tests"
 	@echo "make lint     the first four stages of make test"
 	@echo "make format   rewrite the sources in the project's format"
-	@echo "make peers    install the libraries that trimtab is compared with into $(PEERS)"
+	@echo "make peers    install the libraries that trimtab is compared with into $(PEERS) and $(PEERS_SBX)"
 	@echo "make bench    measure trimtab against them (BENCH=learning for another measurement)"
 	@echo "make clean    delete caches and build outputs; environments and runs/ stay"
 	@echo
@@ -70,17 +72,17 @@ format: $(DEVELOP_STAMP)
 	@$(BIN)/ruff check --quiet --fix . || { echo "The mistakes above need a human."; exit 1; }
 	@$(BIN)/ruff format .
 
-peers: $(PEERS_STAMP)
-	@echo "The peers are installed in $(PEERS)."
+peers: $(PEERS_STAMP) $(PEERS_SBX_STAMP)
+	@echo "The peers are installed in $(PEERS) and $(PEERS_SBX)."
 
-bench: $(DEVELOP_STAMP) $(PEERS_STAMP)
+bench: $(DEVELOP_STAMP) $(PEERS_STAMP) $(PEERS_SBX_STAMP)
 	@test -f bench/$(BENCH).py || { echo "There is no bench/$(BENCH).py. BENCH= takes the name of one of: $$(ls bench/*.py 2>/dev/null | xargs -n1 basename -s .py | tr '\n' ' ')"; exit 1; }
 	@$(BIN)/python bench/$(BENCH).py $(ARGS) || { echo "bench/$(BENCH).py failed, for the reason above."; exit 1; }
 
 clean:
 	@rm -rf build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
-	@echo "Caches and build outputs are gone. To remove the environments too: rm -rf $(VENV) $(PEERS)"
+	@echo "Caches and build outputs are gone. To remove the environments too: rm -rf $(VENV) $(PEERS) $(PEERS_SBX)"
 
 # ------------------------------------------------------------------------------ environments
 
@@ -104,6 +106,9 @@ $(BIN)/python:
 
 $(PEERS)/bin/python:
 	$(call make_environment,$(PEERS))
+
+$(PEERS_SBX)/bin/python:
+	$(call make_environment,$(PEERS_SBX))
 
 NOT_INSTALLED := The installation failed, for the reason above. The same command tries again.
 
@@ -129,7 +134,15 @@ $(DEVELOP_STAMP): pyproject.toml | $(BIN)/python
 $(PEERS_STAMP): Makefile | $(PEERS)/bin/python
 	@echo "Installing the peers (torch, stable-baselines3, rejax) into $(PEERS), which takes about a minute …"
 	@$(PEERS)/bin/python $(PIP) install $(TORCH_PIP_ARGS) torch==2.13.0 \
-		&& $(PEERS)/bin/python $(PIP) install stable-baselines3 rejax==0.1.3 \
+		&& $(PEERS)/bin/python $(PIP) install stable-baselines3 rejax==0.1.3 'gymnasium[mujoco]' \
 		&& $(PEERS)/bin/python $(PIP) install --no-deps gymnax==0.0.9 \
+		|| { echo "$(NOT_INSTALLED)"; exit 1; }
+	@touch $@
+
+# sbx: Stable-Baselines3 in JAX, which wants versions of its own.
+$(PEERS_SBX_STAMP): Makefile | $(PEERS_SBX)/bin/python
+	@echo "Installing the peer sbx into $(PEERS_SBX), which takes about a minute …"
+	@$(PEERS_SBX)/bin/python $(PIP) install $(TORCH_PIP_ARGS) torch==2.13.0 \
+		&& $(PEERS_SBX)/bin/python $(PIP) install sbx-rl==0.28.0 stable-baselines3 'gymnasium[mujoco]' \
 		|| { echo "$(NOT_INSTALLED)"; exit 1; }
 	@touch $@

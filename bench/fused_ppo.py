@@ -22,6 +22,7 @@ range. Compiling and a warm-up call are never timed, nor is rejax's evaluation.
 """
 
 import dataclasses
+import json
 import statistics
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from typing import Any
 
 import harness
 import sessions
+from host_ppo import LANES, TASKS
 
 EPOCHS, MINIBATCHES = 4, 4
 HIDDEN = (64, 64)
@@ -67,7 +69,8 @@ ROWS = (
     Row("4x128", 3.0, None, seeds=8),
     Row("4x128", 3.0, None, seeds=32),
 )
-SB3_SHAPE = "8x32"
+ZOO = TASKS["CartPole-v1"]  # as host_ppo.py gives them to all libraries
+SB3_SHAPE = f"{LANES}x{ZOO.num_steps}"
 
 
 def sizes(shape: str) -> tuple[int, int]:
@@ -159,12 +162,13 @@ def work(parts: list[str]) -> None:
             shape,
             steps,
             repetitions,
-            epochs=20,
+            epochs=ZOO.epochs,
             minibatches=1,
-            gae_lambda=0.8,
-            gamma=0.98,
-            learning_rate=1e-3,
+            gae_lambda=ZOO.gae_lambda,
+            gamma=ZOO.gamma,
+            learning_rate=ZOO.learning_rate,
             learning_rate_schedule="linear",
+            clip_range_schedule="linear",
             entropy_coefficient=0.0,
         )
     elif seeds == 1:
@@ -199,7 +203,9 @@ class Rounds:
 
     def sb3(self) -> dict[str, Any]:
         worker = harness.PEER_WORKERS / "sb3_ppo.py"
-        return self._measured("stable-baselines3", [[self.peers, worker, self.steps // 20, 3]])[0]
+        given = json.dumps(dataclasses.asdict(ZOO))
+        command = [self.peers, worker, "sb3", given, self.steps // 20, 3]
+        return self._measured("stable-baselines3", [command])[0]
 
     def ceiling(self, batch: int, devices: int) -> float:
         """Environment steps per second that the networks alone would allow."""

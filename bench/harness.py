@@ -57,10 +57,13 @@ def environment_for_workers(**changes: str | None) -> dict[str, str]:
     return environment
 
 
-def peers_python() -> Path:
-    """The Python that has the peers: .venv-peers, or the environment that TRIMTAB_PEERS names."""
-    named = os.environ.get("TRIMTAB_PEERS")
-    home = Path(named) if named else REPOSITORY / ".venv-peers"
+def peers_python(which: str = "") -> Path:
+    """The Python that has the peers: .venv-peers, or the environment that TRIMTAB_PEERS names.
+
+    Of ``sbx``, which needs other versions: .venv-peers-sbx, or what TRIMTAB_PEERS_SBX names.
+    """
+    named = os.environ.get("_".join(filter(None, ["TRIMTAB_PEERS", which.upper()])))
+    home = Path(named) if named else REPOSITORY / "-".join(filter(None, [".venv-peers", which]))
     python = home / "bin" / "python" if home.is_dir() else home
     if not python.is_file():
         stop(f"There are no peers to compare with at {home}: run `make peers`.")

@@ -19,7 +19,7 @@ def opened(configuration: Any) -> Any:
     from trimtab.api import device_plan, make_session
     from trimtab.training.devices import start_jax
 
-    devices = start_jax(device_plan(configuration))
+    devices = start_jax(device_plan(configuration, configuration.env_id))
     return make_session(configuration, configuration.env_id, devices)
 
 
@@ -29,6 +29,42 @@ def compiled_step(session: Any, capacity: int) -> Any:
 
     mesh = lanes_mesh(session.devices.devices)
     return make_step(session.env, session.settings.num_steps, capacity, mesh)
+
+
+def advancing(session: Any, timed: Any = None) -> tuple[Any, int]:
+    """(advance, steps): ``advance()`` is one call of the session's step, of that many steps.
+
+    ``timed(part, call)`` may wrap the parts of a step on host environments.
+    """
+    import jax
+    import numpy as np
+
+    run, programs = session.compile()
+    updates = session.schedule.capacity
+    if timed is not None:
+        _wrap_parts(programs.step, timed)
+
+    def advance() -> None:
+        nonlocal run
+        run, _ = programs.step(session.algorithm, run, np.int32(updates))
+        jax.block_until_ready(run)
+
+    return advance, updates * session.schedule.batch
+
+
+def _wrap_parts(step: Any, timed: Any) -> None:
+    """Wrap what a ``HostStep`` over environments in this process calls."""
+    import jax
+
+    collector, learn = step._collector, step._learn
+    env, acting = collector._env, collector._lanes._programs
+    act, prepare = acting._act, acting.prepare
+    step._learn = timed("learning", lambda *given: jax.block_until_ready(learn(*given)))
+    acting._act = timed("acting", lambda *given: jax.block_until_ready(act(*given)))
+    acting.prepare = timed("noise", lambda *given: jax.block_until_ready(prepare(*given)))
+    env.step = timed("border", env.step)
+    for lane in env._group._envs:
+        lane.step, lane.reset = timed("simulator", lane.step), timed("simulator", lane.reset)
 
 
 def beginner(session: Any) -> Any:

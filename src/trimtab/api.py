@@ -12,7 +12,7 @@ import numpy as np
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.configuration import Configuration, default_configuration
-from trimtab.envs.make import entry_for, find, picked
+from trimtab.envs.make import entry_for, find, is_compiled, picked
 from trimtab.errors import RunFolderError, SettingError, UnknownEnvironmentError
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.sinks import missing
@@ -21,7 +21,7 @@ from trimtab.settings import setting_names
 from trimtab.spaces import EnvSpec
 from trimtab.training.checkpoint import exists, read_manifest
 from trimtab.training.config import batch_size, num_updates, shuffled_units
-from trimtab.training.devices import DevicePlan, plan, start_jax
+from trimtab.training.devices import DevicePlan, host_plan, plan, start_jax
 from trimtab.training.evaluations import of_best, while_training
 from trimtab.training.rundir import RunFolder
 from trimtab.training.specfile import read_spec
@@ -223,7 +223,7 @@ def train_configuration(
     for tracker in configuration.training.track:
         if sentence := missing(tracker):
             raise SettingError(sentence)
-    wanted = device_plan(configuration)
+    wanted = device_plan(configuration, env)
     existed = run_dir is not None and Path(run_dir).expanduser().exists()
     folder = RunFolder.create(
         run_dir, configuration.env_id, configuration.algorithm_name, configuration.training.seed
@@ -286,10 +286,14 @@ def load(path: Path | str, env: Any = None) -> TrainedRun:
     return TrainedRun(RunFolder.open(path), env=env)
 
 
-def device_plan(configuration: Configuration) -> DevicePlan:
-    """The devices that suit the configuration."""
+def device_plan(configuration: Configuration, env: Any) -> DevicePlan:
+    """The devices that suit the configuration, on an environment or the id of one."""
     training, algorithm = configuration.training, configuration.algorithm
     weights = 2 * sum(a * b for a, b in itertools.pairwise(algorithm.hidden_sizes))
+    if not is_compiled(env):
+        minibatch = batch_size(training) // algorithm.minibatches
+        first_come = training.vectorization == "async"
+        return host_plan(training.devices, minibatch, weights, first_come)
     batch, recurrent = batch_size(training), algorithm.gru_units is not None
     units = shuffled_units(training, recurrent)
     return plan(training.devices, training.num_envs, batch, units, algorithm.minibatches, weights)

@@ -40,7 +40,7 @@ def import_sb3(
         default_configuration("", "ppo"), env_id=env, env_options=dict(env_options or {})
     )
     configuration = plain.with_values(found.settings, str(path)).checked()
-    devices = start_jax(device_plan(configuration))
+    devices = start_jax(device_plan(configuration, env))
     session = make_session(configuration, env, devices)
     run = adopted(session.begin(), found, session.env.spec, batch_size(configuration.training))
     folder = RunFolder.create(run_dir, env, "ppo", configuration.training.seed)

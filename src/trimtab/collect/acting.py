@@ -12,11 +12,16 @@ from trimtab.keys import Purpose, lane_streams
 from trimtab.spaces import Space, to_environment, zeros
 from trimtab.types import Memory, Observation, Rollout
 
+# Each array that a call is given costs it some time, which a small policy feels. Arrays up to this
+# many numbers are given as one; cutting a larger one out of that would cost more.
+MOST_PACKED = 16_384
+
 
 class Prepared(NamedTuple):
-    """What acting needs of the learner, as arrays alone, which jit takes the quickest."""
+    """What acting needs of the learner, in few arrays, since every step is given them."""
 
-    leaves: list[Array]  # of (algorithm, actor)
+    packed: Array  # the small arrays of (algorithm, actor) side by side
+    large: list[Array]  # and its others
     noise: Array  # [T, N, ...]: the random numbers of a rollout
 
     def followed_by(self, later: "Prepared") -> "Prepared":
@@ -44,7 +49,7 @@ class ActingPrograms:
         self, algorithm: Any, learner: Any, action_space: Space, lanes: int, num_steps: int
     ):
         shapes = jax.eval_shape(lambda a, b: (a, a.actor(b)), algorithm, learner)
-        self._tree = jax.tree.structure(shapes)
+        self._shapes, self._tree = jax.tree.flatten(shapes)
         self._space = action_space
         self._index = jnp.arange(lanes, dtype=jnp.int32)
         self._num_steps = num_steps
@@ -85,13 +90,27 @@ class ActingPrograms:
 
     def remember(self, prepared: Prepared, memory: Memory, last: Any) -> Memory:
         """Memory with the step before taken in."""
-        return memory if last is None else self._remember(prepared.leaves, memory, last)
+        return memory if last is None else self._remember(prepared, memory, last)
 
     def _prepare(self, algorithm: Any, learner: Any, root: Array, update: Array) -> Prepared:
         actor = algorithm.actor(learner)
         keys = lane_streams(root, Purpose.ACT, update, self._index)
         noise = jax.vmap(lambda key: algorithm.noise(actor, key, self._num_steps), out_axes=1)(keys)
-        return Prepared([jnp.asarray(leaf) for leaf in jax.tree.leaves((algorithm, actor))], noise)
+        leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves((algorithm, actor))]
+        small = [leaf.ravel() for leaf in leaves if _is_small(leaf)]
+        packed = jnp.concatenate(small) if small else jnp.zeros(0)
+        return Prepared(packed, [leaf for leaf in leaves if not _is_small(leaf)], noise)
+
+    def _unpacked(self, prepared: Prepared) -> tuple[Any, Any]:
+        """The algorithm and the actor."""
+        large, start, leaves = iter(prepared.large), 0, []
+        for shape in self._shapes:
+            if _is_small(shape):
+                leaves.append(prepared.packed[start : start + shape.size].reshape(shape.shape))
+                start += shape.size
+            else:
+                leaves.append(next(large))
+        return jax.tree.unflatten(self._tree, leaves)
 
     def _first_memories(self, algorithm: Any, learner: Any) -> Memory:
         return first_memories(algorithm, algorithm.actor(learner), len(self._index))
@@ -99,9 +118,9 @@ class ActingPrograms:
     def _act_program(
         self, prepared: Prepared, memory: Memory, last: Any, obs: Observation, row: Array
     ) -> Acted:
-        algorithm, actor = jax.tree.unflatten(self._tree, prepared.leaves)
+        algorithm, actor = self._unpacked(prepared)
         if last is not None:
-            memory = self._remember_program(prepared.leaves, memory, last)
+            memory = self._remember_program(prepared, memory, last)
         noise = prepared.noise[row] if row.ndim == 0 else prepared.noise[row, self._index]
         action, extras, memory = jax.vmap(algorithm.act, in_axes=(None, 0, 0, 0))(
             actor, memory, obs, noise
@@ -109,6 +128,10 @@ class ActingPrograms:
         taken = jax.vmap(lambda one: to_environment(self._space, one))(action)
         return Acted(action, None if taken is action else taken, extras, memory)
 
-    def _remember_program(self, leaves: list[Array], memory: Memory, last: Any) -> Memory:
-        algorithm, actor = jax.tree.unflatten(self._tree, leaves)
+    def _remember_program(self, prepared: Prepared, memory: Memory, last: Any) -> Memory:
+        algorithm, actor = self._unpacked(prepared)
         return jax.vmap(algorithm.after_step, in_axes=(None, 0, 0, 0))(actor, memory, *last)
+
+
+def _is_small(leaf: Any) -> bool:
+    return leaf.dtype == jnp.float32 and leaf.size <= MOST_PACKED

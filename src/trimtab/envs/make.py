@@ -147,6 +147,13 @@ def _entry_of_pool(name: str) -> EnvEntry:
     )
 
 
+def is_compiled(env: Any) -> bool:
+    """Whether an environment, or the one of an id, is stepped inside of the compiled program."""
+    if isinstance(env, str):
+        return entry_for(env).backend not in (GYMNASIUM, ENVPOOL)
+    return isinstance(getattr(env, "spec", None), EnvSpec) and hasattr(env, "step")
+
+
 def picked(env_id: str) -> str:
     """A sentence on what a bare name stands for, where more than one backend might have it."""
     entry = entry_for(env_id)

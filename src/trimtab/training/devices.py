@@ -22,10 +22,13 @@ CACHE_BYTES = 256 * 1024**2
 
 @dataclasses.dataclass(frozen=True)
 class DevicePlan:
-    """How many devices share the lanes, and whether XLA computes with one thread."""
+    """How many devices share the lanes, and in which threads XLA computes."""
 
     devices: int
     single_thread: bool
+    # Whether a CPU program is computed by the thread that calls it. A hand-over to another one and
+    # back takes longer than a small policy's step; fused runs, which call seldom, do not want it.
+    inline: bool = False
 
 
 def plan(
@@ -46,6 +49,20 @@ def plan(
         if divides and share // candidate >= SMALLEST_SHARE:
             count = candidate
     return DevicePlan(count, count == 1 and share * parameters < SINGLE_THREAD_WORK)
+
+
+def host_plan(requested: str, minibatch: int, parameters: int, first_come: bool) -> DevicePlan:
+    """The plan for a run whose environments are outside of the compiled program.
+
+    One thread would make lanes that are served first come, first served wait for the learner.
+    """
+    if requested not in ("auto", "1"):
+        raise SettingError(
+            f"devices = {requested} has no effect on an environment outside of the compiled "
+            "program: such a run learns on one device. Leave it at auto."
+        )
+    small = minibatch * parameters < SINGLE_THREAD_WORK
+    return DevicePlan(1, single_thread=small and not first_come, inline=not first_come)
 
 
 def cores() -> int:
@@ -75,7 +92,7 @@ def start_jax(wanted: DevicePlan) -> DevicePlan:
     if "--xla_cpu_prefer_vector_width" not in os.environ.get("XLA_FLAGS", ""):
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_prefer_vector_width=512"
         os.environ["XLA_FLAGS"] = flags.strip()
-    single_thread = wanted.single_thread and "NPROC" not in os.environ
+    single_thread, inline = wanted.single_thread and "NPROC" not in os.environ, wanted.inline
     if single_thread:
         os.environ["NPROC"] = "1"
     import jax
@@ -83,13 +100,15 @@ def start_jax(wanted: DevicePlan) -> DevicePlan:
     use_compilation_cache(jax)
     try:
         jax.config.update("jax_num_cpu_devices", wanted.devices)
+        jax.config.update("jax_cpu_enable_async_dispatch", not inline)
     except RuntimeError:  # it had started
-        single_thread = False
+        single_thread = inline = False
     available = len(jax.devices())
     if single_thread:
         # XLA has read it by now; processes that this one starts shall not inherit it.
         del os.environ["NPROC"]
-    return DevicePlan(wanted.devices if available >= wanted.devices else 1, single_thread)
+    count = wanted.devices if available >= wanted.devices else 1
+    return DevicePlan(count, single_thread, inline)
 
 
 def use_compilation_cache(jax: Any) -> None:

@@ -31,6 +31,8 @@ from trimtab.types import HostEnv, Rollout
 # Calls into the environments dominate: there is nothing to gain from many updates in one call of
 # the step, and a stop should be quick.
 TRANSITIONS_PER_CALL = 2048
+# But for overlap: it ends with each call.
+OVERLAPPED_UPDATES_PER_CALL = 16
 
 
 @final
@@ -49,7 +51,9 @@ class HostSession:
     @property
     def schedule(self) -> Schedule:
         plain = schedule_of(self.settings)
-        return dataclasses.replace(plain, transitions_per_call=TRANSITIONS_PER_CALL)
+        least = OVERLAPPED_UPDATES_PER_CALL * plain.batch if self.settings.overlap else 0
+        most = max(TRANSITIONS_PER_CALL, least)
+        return dataclasses.replace(plain, transitions_per_call=most)
 
     def settled(self) -> tuple["HostSession", Mapping[str, Any]]:
         """With the mode that is the fastest, where that was left open, and what was measured."""

@@ -1,10 +1,11 @@
 """The step of a run whose environments are outside of compiled programs: collect, then learn.
 
-JAX computes while Python goes on, until somebody asks for a number. So with ``overlap`` the next
-rollout is collected while an update runs, with the policy from before that update.
+With ``overlap`` the next rollout is collected while a thread of its own makes an update, with the
+policy from before that update. JAX lets go of Python's lock while it computes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -46,15 +47,24 @@ class HostStep:
         if not self._started:
             self._collector.start(algorithm, run.learner, run.root, self._done)
             self._started = True
-        rows = []
-        for update in range(self._done, self._done + int(count)):
-            acting = self._before if self._overlap and self._before is not None else run
-            rollout = self._collector.collect(algorithm, acting.learner, run.root, update)
-            host_metrics = self._host_metrics(policy_age=0 if acting is run else 1)
-            self._before = run
-            run, metrics = self._learn(algorithm, run, rollout)
-            rows.append({**metrics, **host_metrics})
-        self._done, self._latest = self._done + len(rows), run
+        host_rows: list[dict[str, float]] = []
+        learned: list[Future[tuple[Run, Metrics]]] = []
+        latest = finished((run, {}))
+        with ThreadPoolExecutor(1, "trimtab-learner") if self._overlap else ThisThread() as thread:
+            for update in range(self._done, self._done + int(count)):
+                behind = self._before if self._overlap else None
+                acting = latest.result()[0] if behind is None else behind
+                rollout = self._collector.collect(algorithm, acting.learner, run.root, update)
+                host_rows.append(self._host_metrics(policy_age=0 if behind is None else 1))
+                self._before = latest.result()[0]
+                latest = thread.submit(self._learn, algorithm, self._before, rollout)
+                learned.append(latest)
+        run = latest.result()[0]
+        self._done, self._latest = self._done + len(learned), run
+        rows = [
+            {**update.result()[1], **host_row}
+            for update, host_row in zip(learned, host_rows, strict=True)
+        ]
         columns: dict[str, Any] = {name: Column([row[name] for row in rows]) for name in rows[0]}
         # Adapters look at every number that an environment gives, and raise themselves.
         columns[FAULT_METRIC] = np.full((len(rows), 2), -1)
@@ -82,6 +92,21 @@ class HostStep:
             return words
         self._told.add(fault.message)
         return f"{words}\n{fault.traceback.rstrip()}"
+
+
+@final
+class ThisThread(Executor):
+    """Makes an update at once, where nothing is to go on beside it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return finished(fn(*args, **kwargs))
+
+
+def finished(result: Any) -> Future[Any]:
+    """A future that need not be waited for."""
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
 
 
 @final
