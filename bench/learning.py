@@ -1,6 +1,6 @@
-"""Whether trimtab learns: each environment's preset, ten seeds, and the five probes.
+"""Whether trimtab learns: presets, over several seeds, and the five probes.
 
-For every seed of every environment: train to the end of the preset, evaluate on the way and at the
+For every seed of every task: train to the end of the preset, evaluate on the way and at the
 end, always deterministically, on episodes that training never saw (FrozenLake, whose score is a
 share of successes, on 1000 episodes; the others on 100).
 
@@ -10,19 +10,26 @@ share of successes, on 1000 episodes; the others on 100).
     seconds     of training until then, without compiling and without these evaluations
     score       of the final policies: mean over seeds, and the lowest
 
-One process for each environment, with one compiled program for all its seeds, one after another, on
-the devices that ``auto`` chooses. Presets were tuned on seeds from 100 on; these are 0 to 9.
+A task is an environment with its own preset, or with a general one: some that have a preset of
+their own are there a second time, to see what an environment gets for which nothing was tuned.
+
+One process for each task, with one compiled program for all its seeds, one after another, on the
+devices that ``auto`` chooses. Presets were tuned on seeds from 100 on; these are 0 to 9. Tasks of
+Gymnasium are stepped outside of the compiled program and take minutes a seed: ``--host`` asks for
+them.
 
 Probes are processes with an empty compilation cache, timed from their start to the end of
 ``trimtab.train`` with the default settings for 100k steps. What they learnt is checked after that:
 the greedy return against the optimum, and the critic against the values that can be written down.
 
-    python bench/learning.py                          all of it
+    python bench/learning.py                          all but Gymnasium's
     python bench/learning.py --quick                  two seeds each
     python bench/learning.py --only Pendulum-v1       some environments
-    python bench/learning.py --write                  also the table in docs/learning.md
+    python bench/learning.py --write                  also docs/learning.md, and the result lines in
+                                                      the presets' files, as far as they were run
 """
 
+import argparse
 import dataclasses
 import json
 import math
@@ -30,17 +37,16 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import harness
 import sessions
+from learning_pages import report, task_cells, write_page, write_results
 
-EVALUATIONS = 60  # in a run, about
 VALUE_TOLERANCE = 0.1
 PROBE_SECONDS = 5.0
 PROBE_STEPS = 100_000
-PAGE = harness.REPOSITORY / "docs" / "learning.md"
-BEGIN, END = "<!-- bench/learning.py -->", "<!-- end of bench/learning.py -->"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,41 +54,94 @@ class Task:
     """An environment and what its runs are held to; shares are of the seeds."""
 
     env_id: str
-    threshold: float
+    threshold: float | None = None  # none: no mark is agreed on
     share: float = 0.8
     median_steps: int | None = None
     episodes: int = 100
+    algorithm: str = "ppo"
+    general: str = ""  # a general preset, in place of the environment's own
+    seeds: int = 10
+    evaluations: int = 60  # in a run, about
+    host: bool = False
+
+    @property
+    def preset(self) -> str:
+        return self.general or self.env_id.lower()
 
     def solved(self, score: float) -> bool:
-        return score >= self.threshold
+        return self.threshold is not None and score >= self.threshold
 
 
-TASKS = (
+def _general(name: str, *tasks: Task) -> tuple[Task, ...]:
+    return tuple(
+        dataclasses.replace(task, general=name, seeds=min(task.seeds, 5), evaluations=20)
+        for task in tasks
+    )
+
+
+OWN = (
     Task("CartPole-v1", 475.0, share=1.0, median_steps=45_000),
+    Task("CartPole-v1", 475.0, algorithm="a2c"),
+    Task("CartPole-v1", 475.0, algorithm="reinforce"),
     Task("Pendulum-v1", -200.0),
-    Task("Acrobot-v1", -100.0),
+    Task("Acrobot-v1", -90.0),
     Task("MountainCarContinuous-v0", 90.0),
     Task("MountainCar-v0", -110.0),
     Task("FrozenLake-v1", 0.70, episodes=1000),
+    Task("FrozenLake8x8-v1", 0.75, episodes=1000),
+    Task("Catch-bsuite", 0.95),
+    Task("Breakout-MinAtar", seeds=1, evaluations=5),
 )
+GENERAL = (
+    *_general(
+        "discrete",
+        Task("CartPole-v1", 475.0),
+        Task("CartPole-v1", 475.0, algorithm="a2c"),
+        Task("CartPole-v1", 475.0, algorithm="reinforce"),
+        Task("Acrobot-v1", -100.0),
+        Task("MountainCar-v0", -110.0),
+        Task("FourRooms-misc", 0.95),
+        Task("DiscountingChain-bsuite", 1.05),
+        Task("LunarLander-v3", 200.0, host=True),
+    ),
+    *_general(
+        "continuous",
+        Task("Pendulum-v1", -200.0),
+        Task("Pendulum-v1", -200.0, algorithm="a2c"),
+        Task("MountainCarContinuous-v0", 90.0),
+        Task("Reacher-misc"),
+        Task("HalfCheetah-v5", host=True),
+    ),
+    *_general(
+        "tabular",
+        Task("FrozenLake8x8-v1", 0.75, episodes=1000),
+        Task("Taxi-v4", 7.534),
+        Task("CliffWalking-v1", -13.65),
+    ),
+    *_general(
+        "image",
+        Task("Asterix-MinAtar", seeds=1),
+    ),
+)
+TASKS = OWN + GENERAL
 PROBES = tuple(f"Probe{number}-v0" for number in range(1, 6))
 
 
 # Workers: each of these runs in a process of its own.
 
 
-def work_on_task(env_id: str, seeds: int, episodes: int) -> None:
+def work_on_task(task: Task, seeds: int) -> None:
     """Train every seed, and answer with all evaluations."""
-    configuration = sessions.configured(env_id)
+    configuration = sessions.configured(task.env_id, {}, task.algorithm, task.general)
     session = sessions.opened(configuration)
 
     import jax
     import numpy as np
 
     updates, batch = session.schedule.updates, session.schedule.batch
-    every = max(2, math.ceil(updates / EVALUATIONS))
+    every = max(2, math.ceil(updates / task.evaluations))
     step = sessions.compiled_step(session, every)
-    evaluate = sessions.evaluator(session, episodes)
+    evaluate = sessions.evaluator(session, task.episodes)
     start = sessions.beginner(session)
 
     begun = time.perf_counter()
@@ -102,13 +161,38 @@ def work_on_task(env_id: str, seeds: int, episodes: int) -> None:
             done += count
             curve.append((done * batch, seconds, float(evaluate(run).mean())))
         runs.append({"seed": seed, "curve": curve})
+    answer_with(configuration, runs, compile_seconds)
+
+
+def work_on_host_task(task: Task, seeds: int) -> None:
+    """The same for an environment of Gymnasium, by the public function.
+
+    While training it is evaluated on 20 episodes at a time; of seconds only the run's are known,
+    and they are shared out by steps.
+    """
+    import trimtab
+
+    runs = []
+    for seed in range(seeds):
+        with harness.temporary_folder() as folder:
+            env_id = f"gymnasium:{task.env_id}"
+            run = trimtab.train(env_id, run_dir=folder / "run", seed=seed, eval_count=20)
+            pace = run.timing["train"] / run.steps
+            curve = [(row["steps"], row["steps"] * pace, row["mean"]) for row in run.evaluations]
+            final = run.evaluate(task.episodes, seed=seed, checkpoint="latest")["mean"]
+            runs.append({"seed": seed, "curve": [*curve[:-1], (*curve[-1][:2], final)]})
+            configuration, compile_seconds = run.configuration, run.timing["compile"]
+        print(f"{task.env_id}, seed {seed}: {final:.1f}", file=sys.stderr, flush=True)
+    answer_with(configuration, runs, compile_seconds)
+
+
+def answer_with(configuration: Any, runs: list[dict[str, Any]], compile_seconds: float) -> None:
     settings = configuration.training
     harness.answer(
         runs=runs,
         shape=f"{settings.num_envs}×{settings.num_steps}",
         compile_seconds=compile_seconds,
-        devices=session.devices.devices,
-        total_steps=updates * batch,
+        total_steps=runs[0]["curve"][-1][0],
     )
 
 
@@ -128,7 +212,7 @@ def work_on_probe(env_id: str) -> None:
 
 
 def measure(task: Task, seeds: int) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--work", task.env_id, str(seeds), str(task.episodes)]
+    command = [sys.executable, __file__, "--work", str(TASKS.index(task)), str(seeds)]
     found = answered(command)
     firsts = []
     for run in found["runs"]:
@@ -140,9 +224,9 @@ def measure(task: Task, seeds: int) -> dict[str, Any]:
     enough = solved >= math.ceil(task.share * seeds)
     fast = task.median_steps is None or statistics.median(steps) <= task.median_steps
     return {
+        **dataclasses.asdict(task),
         "environment": task.env_id,
-        "threshold": task.threshold,
-        "episodes": task.episodes,
+        "preset": task.preset,
         "seeds": seeds,
         "solved": solved,
         "needed": math.ceil(task.share * seeds),
@@ -170,6 +254,7 @@ def measure_probe(env_id: str) -> dict[str, Any]:
     return {
         "probe": env_id,
         "seconds": seconds,
+        "seconds_at_most": PROBE_SECONDS,
         "threshold": entry.solved_at,
         "learnt": learnt,
         "reached": learnt and seconds < PROBE_SECONDS,
@@ -191,111 +276,49 @@ def answered(command: list[str], **changes: str) -> dict[str, Any]:
     return harness.last_json(done.stdout)
 
 
-def steps_words(steps: float) -> str:
-    if math.isinf(steps):
-        return "never"
-    return f"{steps / 1e6:.2f}M" if steps >= 1e6 else f"{steps / 1e3:.0f}k"
-
-
-def seconds_words(seconds: float) -> str:
-    return "never" if math.isinf(seconds) else f"{seconds:.2f}"
-
-
-def score_words(score: float) -> str:
-    return f"{score:.3f}" if abs(score) < 2 else f"{score:.1f}"
-
-
-def task_cells(figures: dict[str, Any]) -> list[str]:
-    """One line of the table of environments."""
-    steps, scores = figures["steps_to_solve"], figures["scores"]
-    need = f"{figures['needed']} of {figures['seeds']}"
-    if figures["median_steps_at_most"]:
-        need += f", median ≤ {steps_words(figures['median_steps_at_most'])}"
-    return [
-        figures["environment"],
-        f"{figures['threshold']:g}",
-        figures["shape"],
-        f"{figures['solved']} of {figures['seeds']}",
-        f"{steps_words(statistics.median(steps))} "
-        f"({steps_words(min(steps))}–{steps_words(max(steps))})",
-        seconds_words(statistics.median(figures["seconds_to_solve"])),
-        f"{score_words(statistics.fmean(scores))} ({score_words(min(scores))})",
-        steps_words(figures["total_steps"]),
-        f"{need}: {harness.verdict(figures['reached'])}",
-    ]
-
-
-def probe_cells(figures: dict[str, Any]) -> list[str]:
-    """One line of the table of probes."""
-    threshold = figures["threshold"]
-    return [
-        figures["probe"],
-        f"{figures['score']:.3f} (≥ {threshold:g})" if threshold else "chance",
-        f"{figures['worst_value_error']:.3f}",
-        f"{figures['seconds']:.1f}",
-        f"< {PROBE_SECONDS:.0f} s: {harness.verdict(figures['reached'])}",
-    ]
-
-
-def report(tasks: list[dict[str, Any]], probes: list[dict[str, Any]]) -> str:
-    """Both tables, as Markdown."""
-    parts = []
-    if tasks:
-        heads = ["environment", "threshold", "N×T", "solved", "steps to solve: median (range)"]
-        heads += ["seconds", "final score: mean (lowest)", "trained for", "asked for"]
-        parts.append(harness.table(heads, [task_cells(one) for one in tasks]))
-    if probes:
-        heads = [
-            "probe",
-            "greedy return",
-            "worst error of a value",
-            "seconds from start to trained",
-        ]
-        parts.append(harness.table([*heads, "asked for"], [probe_cells(one) for one in probes]))
-    return "\n\n".join(parts)
-
-
-def write_page(text: str) -> None:
-    """Put the tables between the markers of docs/learning.md, which are made if need be."""
-    marked = f"{BEGIN}\n{text}\n{END}"
-    page = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else "# What trimtab learns\n"
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if begin and not end:
-        harness.stop(f"{PAGE} has {BEGIN} without {END}: put the second where the tables end.")
-    PAGE.parent.mkdir(exist_ok=True)
-    whole = f"{before}{marked}{after}" if begin else f"{page.rstrip()}\n\n{marked}\n"
-    PAGE.write_text(whole, encoding="utf-8")
-    print(f"Written: {PAGE.relative_to(harness.REPOSITORY)}")
-
-
 def main() -> None:
     if sys.argv[1:2] == ["--work"]:
-        work_on_task(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        task = TASKS[int(sys.argv[2])]
+        (work_on_host_task if task.host else work_on_task)(task, int(sys.argv[3]))
         return
     if sys.argv[1:2] == ["--probe"]:
         work_on_probe(sys.argv[2])
         return
     parser = harness.arguments(__doc__)
-    names = [*(task.env_id for task in TASKS), "probes"]
-    parser.add_argument("--seeds", type=int, metavar="S", help="seeds of each (10; quick: 2)")
+    names = [*dict.fromkeys(task.env_id for task in TASKS), "probes"]
+    parser.add_argument("--seeds", type=int, metavar="S", help="seeds of each at most (quick: 2)")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="ENV")
-    parser.add_argument("--write", action="store_true", help="write the table in docs/learning.md")
+    parser.add_argument("--presets", choices=["own", "general"], help="only these presets")
+    parser.add_argument("--host", action="store_true", help="Gymnasium's own too: minutes a seed")
+    parser.add_argument("--write", action="store_true", help="write pages and presets' results")
+    parser.add_argument(
+        "--read", nargs="+", type=Path, metavar="FILE", help="figures that --json kept; run nothing"
+    )
     options = parser.parse_args()
-    seeds = options.seeds or (2 if options.quick else 10)
-    print(f"Learning, {seeds} seeds. {harness.machine_words()}")
+    if options.read:
+        known = [json.loads(file.read_text(encoding="utf-8")) for file in options.read]
+        tasks = [figures for one in known for figures in one["tasks"]]
+        conclude(options, tasks, [figures for one in known for figures in one["probes"]])
+        return
+    most = options.seeds or (2 if options.quick else 10)
+    print(f"Learning, at most {most} seeds. {harness.machine_words()}")
     tasks, probes = [], []
-    for task in TASKS:
-        if task.env_id in options.only:
-            tasks.append(measure(task, seeds))
+    for task in {"own": OWN, "general": GENERAL, None: TASKS}[options.presets]:
+        if task.env_id in options.only and (options.host or not task.host):
+            tasks.append(measure(task, min(task.seeds, most)))
             print("  " + " · ".join(task_cells(tasks[-1])), file=sys.stderr, flush=True)
-    if "probes" in options.only:
+    if "probes" in options.only and options.presets is None:
         probes = [measure_probe(env_id) for env_id in PROBES]
-    text = report(tasks, probes)
-    print(f"\n{text}")
-    if options.write:
-        write_page(text)
+    conclude(options, tasks, probes)
     harness.write_figures(options.json, json.loads(json.dumps({"tasks": tasks, "probes": probes})))
+
+
+def conclude(options: argparse.Namespace, tasks: list, probes: list) -> None:
+    """Print the tables, and write what is to be written."""
+    print(f"\n{report(tasks, probes)}")
+    if options.write:
+        write_page(tasks, probes)
+        write_results(tasks)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def configured(env_id: str, settings: Mapping[str, Any] | None = None) -> Any:
-    """PPO on an environment: its preset, with ``settings`` over it."""
-    from trimtab.configuration import default_configuration
+def configured(
+    env_id: str,
+    settings: Mapping[str, Any] | None = None,
+    algorithm: str = "ppo",
+    general: str = "",
+) -> Any:
+    """An algorithm on an environment: its preset, or a general one, with ``settings`` over it."""
+    import dataclasses
 
-    return default_configuration(env_id, "ppo").with_values(settings or {}, "bench").checked()
+    from trimtab.configuration import default_configuration
+    from trimtab.training.presets import preset_values
+
+    if general:
+        plain = dataclasses.replace(default_configuration("", algorithm), env_id=env_id)
+        plain = plain.with_values(preset_values(general, algorithm) or {}, general)
+    else:
+        plain = default_configuration(env_id, algorithm)
+    return plain.with_values(settings or {}, "bench").checked()
 
 
 def opened(configuration: Any) -> Any:

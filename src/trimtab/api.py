@@ -191,7 +191,8 @@ def configuration_of(env: Any, algorithm: Any, env_options: Mapping[str, Any]) -
     """The configuration before any setting is given."""
     env_id = env if isinstance(env, str) else env.spec.id
     if algorithm is None:
-        return default_configuration(env_id, "ppo", env_options)
+        spec = None if isinstance(env, str) else env.spec
+        return default_configuration(env_id, "ppo", env_options, spec)
     name = algorithm_name(algorithm)
     kind = ALGORITHMS[name]
     values = {key: getattr(algorithm, key) for key in setting_names(kind())}
@@ -237,13 +238,22 @@ def train_configuration(
                 folder.path.rmdir()
         raise
     configuration = dataclasses.replace(configuration, training=session.settings)
-    if isinstance(env, str) and (sentence := picked(env)):
-        progress.say(sentence)
+    announce(configuration, env, progress)
     if chosen:
         progress.say(f"vectorization: {configuration.training.vectorization} ({chosen['why']})")
     with folder.lock():
         write_config(folder, configuration, devices, chosen)
         return _run(session, folder, progress, grace=grace)
+
+
+def announce(configuration: Configuration, env: Any, progress: Progress) -> None:
+    """Say which environment a bare name stands for, and which preset was taken."""
+    sentences = (
+        picked(env) if isinstance(env, str) else "",
+        configuration.preset.words(configuration.env_id),
+    )
+    for sentence in filter(None, sentences):
+        progress.say(sentence)
 
 
 def resume(

@@ -12,9 +12,11 @@ from typing import Any
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.collect.settings import check_host
+from trimtab.envs.kinds import kind_of, kind_of_id
 from trimtab.errors import SettingError, did_you_mean
 from trimtab.log.secrets import names_of_secrets
 from trimtab.settings import checked, replaced, setting_names
+from trimtab.spaces import EnvSpec
 from trimtab.training.config import (
     TrainSettings,
     check_evaluations,
@@ -22,7 +24,7 @@ from trimtab.training.config import (
     check_minibatches,
     check_tracking,
 )
-from trimtab.training.presets import preset
+from trimtab.training.presets import Preset, preset_for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Configuration:
     algorithm_name: str
     training: TrainSettings
     algorithm: Any  # the algorithm's settings
+    preset: Preset = Preset()  # what was put over the defaults
 
     def checked(self) -> "Configuration":
         """With values of the right types, or a SettingError that says what is wrong."""
@@ -127,19 +130,27 @@ def _table(
 
 
 def default_configuration(
-    env_id: str, algorithm_name: str, env_options: Mapping[str, Any] | None = None
+    env_id: str,
+    algorithm_name: str,
+    env_options: Mapping[str, Any] | None = None,
+    spec: EnvSpec | None = None,
 ) -> Configuration:
-    """The defaults, with the environment's preset over them."""
+    """The defaults, with the environment's preset over them.
+
+    ``spec`` is what the environment says of itself, where its id is not enough to know that.
+    """
     if algorithm_name not in ALGORITHMS:
         raise SettingError(
             f"There is no algorithm {algorithm_name!r}: expected one of {', '.join(ALGORITHMS)}."
             f"{did_you_mean(algorithm_name, ALGORITHMS)}"
         )
-    of_run, of_algorithm = preset(env_id, algorithm_name)
-    algorithm = ALGORITHMS[algorithm_name]()
     options = dict(env_options or {})
-    plain = Configuration(env_id, options, algorithm_name, TrainSettings(), algorithm)
-    return plain.with_values({**of_run, **of_algorithm}, f"the preset of {env_id}")
+    preset = preset_for(
+        env_id, algorithm_name, lambda: kind_of(spec) if spec else kind_of_id(env_id, options)
+    )
+    algorithm = ALGORITHMS[algorithm_name]()
+    plain = Configuration(env_id, options, algorithm_name, TrainSettings(), algorithm, preset)
+    return plain.with_values(preset.values, f"the preset {preset.name}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

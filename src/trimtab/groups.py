@@ -11,6 +11,7 @@ import numpy as np
 
 from trimtab.api import (
     TrainedRun,
+    announce,
     configuration_of,
     make_session,
     stored_configuration,
@@ -120,6 +121,7 @@ def train_members(
             with contextlib.suppress(OSError):
                 folder.path.rmdir()
         raise
+    announce(configuration, env, progress)
     document = {
         "environment": {"id": name, "options": dict(configuration.env_options)},
         "algorithm": algorithm,

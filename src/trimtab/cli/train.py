@@ -126,7 +126,7 @@ def _before_flags(plain: Configuration, given: dict[str, list[str]]) -> Configur
     env_id = given["env"][0]
     entry_for(env_id)
     options = dict(env_option(text) for text in given.get("env_option", []))
-    configuration = default_configuration(env_id, plain.algorithm_name)
+    configuration = default_configuration(env_id, plain.algorithm_name, options)
     if "config" in given:
         configuration = configuration.with_file(Path(given["config"][0]).expanduser())
     return configuration.with_env_options(options)

@@ -1,4 +1,4 @@
-"""Where gymnax's dynamics differ from Gymnasium's, and how the difference is mended.
+"""Where gymnax errs, and how it is mended: dynamics that differ from Gymnasium's, wrong bounds.
 
 A correction takes the environment's parameters and the state after a step, and gives the state
 that Gymnasium would have. ``tests/parity`` compares the results with Gymnasium, step for step.
@@ -23,3 +23,7 @@ def stop_at_left_wall(params: Any, state: Any) -> Any:
 
 # By the name of the gymnax class, so that gymnax need not be imported to read this table.
 CORRECTIONS: dict[str, Callable[[Any, Any], Any]] = {"ContinuousMountainCar": stop_at_left_wall}
+
+# Highest values of observations where gymnax gives others. Pong's are planes of zeros and ones,
+# which makes them images.
+HIGHEST_OBSERVED: dict[str, float] = {"Pong": 1.0}

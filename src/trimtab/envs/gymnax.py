@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from trimtab.envs.corrections import CORRECTIONS
+from trimtab.envs.corrections import CORRECTIONS, HIGHEST_OBSERVED
 from trimtab.envs.light_import import import_gymnax
 from trimtab.envs.registry import entry_of
 from trimtab.errors import (
@@ -146,9 +146,13 @@ class GymnaxEnv:
             params = environment.default_params if params is None else params
             observation = environment.observation_space(params)
             action = environment.action_space(params)
+        seen = space_from_gymnax(env_id, "observation", observation)
+        highest = HIGHEST_OBSERVED.get(type(environment).__name__)
+        if highest is not None and isinstance(seen, Box):
+            seen = dataclasses.replace(seen, high=(highest,))
         spec = EnvSpec(
             id=env_id,
-            observation=space_from_gymnax(env_id, "observation", observation),
+            observation=seen,
             action=space_from_gymnax(env_id, "action", action),
             max_episode_steps=int(params.max_steps_in_episode),
         )

@@ -199,9 +199,11 @@ def test_the_verdict(trained) -> None:
         f"evaluate it: trimtab eval {folder}",
         f"train more:  trimtab resume {folder} --total-steps 4096",
     ]
-    # No live display where there is no terminal; which of two CartPoles it was is said.
-    assert answer.err.startswith("CartPole-v1 is gymnax's")
-    assert answer.err.count("\n") == 1
+    # No live display where there is no terminal; which of two CartPoles it was is said, and with
+    # which settings.
+    which, settings = answer.err.splitlines()
+    assert which.startswith("CartPole-v1 is gymnax's")
+    assert settings == "Settings: the preset 'cartpole-v1', tuned for this environment."
 
 
 def test_a_solved_environment_is_said_to_be_solved(call) -> None:
