@@ -92,6 +92,19 @@ def test_nonsense_in_a_worker_ends_the_run_with_its_place(pools, way, words):
         steps(pool, 1)
 
 
+def test_buffers_that_an_environment_reuses_are_copied(pools):
+    """What was shown stays what it was, though the environment writes into its own array."""
+    reusing, fresh = pools(breaking("nothing", shared_buffer=True)), pools(breaking("nothing"))
+    np.testing.assert_array_equal(reusing.reset(range(4)), fresh.reset(range(4)))
+    for _ in range(20):
+        one, other = steps(reusing, 1), steps(fresh, 1)
+        for left, right in zip(one, other, strict=True):
+            np.testing.assert_array_equal(left, right)
+        assert (
+            not np.array_equal(one.obs, one.next_obs) or not (one.terminated | one.truncated).any()
+        )
+
+
 def test_a_hang_in_a_step_is_ended_by_the_deadline(pools):
     pool = pools(breaking("hangs"), max_restarts=1)
     steps(pool, 2)

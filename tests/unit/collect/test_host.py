@@ -17,7 +17,7 @@ from trimtab.envs.in_process import InProcessEnv
 from trimtab.envs.vector import VectorHostEnv
 from trimtab.faults import FaultPolicy
 
-LANES, STEPS, ROLLOUTS = 3, 10, 4
+LANES, STEPS, ROLLOUTS = 3, 10, 6
 
 
 class Counting(gymnasium.Env):
@@ -100,6 +100,8 @@ def test_the_rows_are_the_environments_own_transitions(reference):
             if over:
                 episode, count = episode + 1, 0
         of_lane = [e for e in episodes if e.lane == lane]
+        kinds = {(1 + e % 7, bool(e % 2)) for e in range(episode)}
+        assert kinds == {(length, odd) for length in range(1, 8) for odd in (False, True)}
         assert [e.length for e in of_lane] == [1 + e % 7 for e in range(episode)]
         rewards = np.split(rollout.reward[:, lane], np.cumsum([e.length for e in of_lane]))
         assert [e.total for e in of_lane] == [part.sum() for part in rewards[:-1]]

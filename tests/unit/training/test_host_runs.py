@@ -1,8 +1,13 @@
 """Whole runs on environments outside of compiled programs, from whatever a user has."""
 
+import functools
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
+from broken_envs import Counting
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import trimtab
 from trimtab.api import resume
@@ -87,6 +92,21 @@ def test_a_vector_environment_brings_its_lanes(tmp_path):
         train(tmp_path / "other", gymnasium.make_vec("CartPole-v1", num_envs=4), num_envs=8)
 
 
+def test_every_kind_of_environment_trains_the_same(tmp_path):
+    """A callable, and vectors in each mode of beginning new episodes."""
+    settings = {"num_envs": 3, "num_steps": 16, "total_steps": 96, "eval_episodes": 2}
+    expected = None
+    makers = {"one": Counting}
+    for mode in AutoresetMode:
+        makers[mode.name] = functools.partial(SyncVectorEnv, [Counting] * 3, autoreset_mode=mode)
+    for name, make_env in makers.items():
+        run = trimtab.train(make_env, trimtab.PPO(**SMALL), run_dir=tmp_path / name, **settings)
+        found = np.asarray(run.learner("latest").parameters.vector)
+        expected = found if expected is None else expected
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+        assert run.metrics[-1]["rollout/length_mean"] <= 7
+
+
 def test_an_environment_is_made_again_with_its_options(tmp_path):
     env = gymnasium.make("Pendulum-v1", max_episode_steps=5)
     run = train(tmp_path / "run", env, total_steps=64)
@@ -110,6 +130,8 @@ def test_packages_are_imported_only_when_named(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    # Other tests do not have the package. (The module's name is its function's in ``envs``.)
+    monkeypatch.setattr(sys.modules["trimtab.envs.make"], "_imported", [])
     assert main(["train", f"{module}:OfMine-v0"]) == 2
     assert f"give --import {module} and the id 'OfMine-v0'" in capsys.readouterr().err
     assert main(["train", "OfMine-v0", "--import", f"{module}_not"]) == 2
