@@ -14,6 +14,7 @@ from trimtab.algos.settings import ALGORITHMS
 from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for, find, is_compiled, picked
 from trimtab.errors import RunFolderError, SettingError, UnknownEnvironmentError
+from trimtab.explain.report import Explanation
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.sinks import missing
 from trimtab.log.writer import read_jsonl, read_last
@@ -239,6 +240,7 @@ def train_configuration(
         raise
     configuration = dataclasses.replace(configuration, training=session.settings)
     announce(configuration, env, progress)
+    tell_plan(configuration, session.env.spec, progress)
     if chosen:
         progress.say(f"vectorization: {configuration.training.vectorization} ({chosen['why']})")
     with folder.lock():
@@ -254,6 +256,14 @@ def announce(configuration: Configuration, env: Any, progress: Progress) -> None
     )
     for sentence in filter(None, sentences):
         progress.say(sentence)
+
+
+def tell_plan(
+    configuration: Configuration, spec: EnvSpec, progress: Progress, runs: int = 1
+) -> None:
+    """Tell whoever watches what the configuration will do."""
+    explanation = Explanation.of(configuration, spec, runs=runs)
+    progress.planned(explanation.headlines(), explanation.to_json())
 
 
 def resume(

@@ -16,6 +16,10 @@ class SettingError(TrimtabError):
     """A setting is misspelt, of the wrong type, out of bounds, or contradicts another."""
 
 
+class TooLargeError(SettingError):
+    """This machine's memory would not hold what the settings ask for."""
+
+
 class UnknownEnvironmentError(TrimtabError):
     """No environment has that id, or the package that provides it is not installed."""
 

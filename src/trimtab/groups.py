@@ -15,6 +15,7 @@ from trimtab.api import (
     configuration_of,
     make_session,
     stored_configuration,
+    tell_plan,
     write_config,
 )
 from trimtab.configuration import Configuration
@@ -138,6 +139,7 @@ def train_members(
         for member in members
     ]
     folder.write(document)
+    tell_plan(configuration, session.common.env.spec, progress, runs=len(members))
     with _locked(folders):
         for run_folder, own in zip(folders, configurations, strict=True):
             write_config(run_folder, own, ONE_DEVICE)

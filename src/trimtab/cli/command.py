@@ -17,6 +17,7 @@ from trimtab.errors import SettingError, TrimtabError, did_you_mean
 # The module of each command, which holds a function of the command's name, and what it does.
 COMMANDS = {
     "train": ("trimtab.cli.train", "train a policy, evaluate it, and say whether it is solved"),
+    "explain": ("trimtab.cli.explain", "say what a configuration will do, and what may be wrong"),
     "eval": ("trimtab.cli.evaluate", "play whole episodes with the policy of a run"),
     "resume": ("trimtab.cli.train", "go on with a run that was stopped, or make it longer"),
     "export": ("trimtab.cli.export", "write the policy of a run to a file for use elsewhere"),

@@ -45,8 +45,14 @@ GRACE = Flag(
 
 def command_for(configuration: Configuration) -> Command:
     """What ``trimtab train`` takes, with the defaults of a configuration."""
-    own = [
-        ENV,
+    return Command(
+        "train", DESCRIPTION, [ENV, *own_flags(configuration), JSON], setting_flags(configuration)
+    )
+
+
+def own_flags(configuration: Configuration) -> list[Flag]:
+    """The flags that are no settings of the run or of its algorithm."""
+    return [
         Flag("algo", str, configuration.algorithm_name, f"algorithm: {', '.join(ALGORITHMS)}"),
         Flag("config", str, "", "TOML file of settings", metavar="FILE"),
         ENV_OPTION,
@@ -70,20 +76,22 @@ def command_for(configuration: Configuration) -> Command:
         GRACE,
         IMPORT,
         QUIET,
-        JSON,
     ]
+
+
+def setting_flags(configuration: Configuration) -> dict[str, list[Flag]]:
+    """A flag for each setting, under headings."""
     of_run, host = flags_of(configuration.training), setting_names(HostSettings())
-    groups = {
+    return {
         "training": [flag for flag in of_run if flag.name not in host],
         "host_environments": [flag for flag in of_run if flag.name in host],
         configuration.algorithm_name: flags_of(configuration.algorithm),
     }
-    return Command("train", DESCRIPTION, own, groups)
 
 
 def train_command(arguments: Sequence[str]) -> int:
     """``trimtab train ENV ...``"""
-    plain = default_configuration("", _algorithm(arguments))
+    plain = default_configuration("", algorithm_named(arguments))
     if wants_help(arguments):
         parse(command_for(_for_help(plain, arguments)), arguments)
     given = scan(command_for(plain), arguments)
@@ -110,7 +118,7 @@ def train_command(arguments: Sequence[str]) -> int:
     return _conclude(run, steps_before=0, as_json=values["json"])
 
 
-def _algorithm(arguments: Sequence[str]) -> str:
+def algorithm_named(arguments: Sequence[str]) -> str:
     """The value of --algo, which decides what other flags there are."""
     name = "ppo"
     for position, argument in enumerate(arguments):
@@ -211,7 +219,9 @@ def _progress(values: dict[str, Any]) -> "Progress":
     if values["json"]:
         return Events(sys.stdout)
     terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return Live(sys.stderr) if terminal and not values["quiet"] else Terse(sys.stderr)
+    if terminal and not values["quiet"]:
+        return Live(sys.stderr)
+    return Terse(sys.stderr, quiet=values["quiet"])
 
 
 def _conclude(run: "TrainedRun", steps_before: int, as_json: bool) -> int:

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 
 from trimtab.ops.across import ALONE
 from trimtab.spaces import EnvSpec, zeros
-from trimtab.training.memory import tree_bytes
+from trimtab.training.memory import ROLLOUT_COPIES, available_bytes, tree_bytes
 from trimtab.types import Rollout
+
+MOST_TRACED = 2**30  # transitions that int32 can number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,32 +23,46 @@ class Costs:
     learner_bytes: int  # parameters, optimiser, statistics
     rollout_bytes: int
     flops_per_step: float  # of matrix products and convolutions, for acting and learning
+    free_bytes: int | None  # of this machine's memory; None: unknown
+    replay_bytes: int = 0  # algorithms that learn from rollouts keep none
+
+    @property
+    def needed_bytes(self) -> int:
+        """With the copies of a rollout that learning makes."""
+        return self.learner_bytes + ROLLOUT_COPIES * self.rollout_bytes + self.replay_bytes
 
     @staticmethod
     def of(algorithm: Any, spec: EnvSpec, num_envs: int, num_steps: int) -> "Costs":
-        """Of an algorithm on an environment with N lanes of T steps."""
+        """Of an algorithm on an environment with N lanes of T steps; what it costs is traced."""
         key = jax.eval_shape(lambda: jax.random.key(0))
-        learner = jax.eval_shape(lambda key: algorithm.init(key, spec), key)
-        obs = zeros(spec.observation)
+        # The algorithm's numbers are traced too, as in a run.
+        learner = jax.eval_shape(lambda a, key: a.init(key, spec), algorithm, key)
+        obs = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, zeros(spec.observation)))
 
-        def acted(learner: Any, key: Any) -> Any:
+        def acted(algorithm: Any, learner: Any, key: Any, obs: Any) -> Any:
             actor = algorithm.actor(learner)
             memory = algorithm.first_memory(actor)
             noise = algorithm.noise(actor, key, 1)[0]
             return algorithm.act(actor, memory, obs, noise)
 
-        action, extras, memory = jax.eval_shape(acted, learner, key)
-        rollout = _rollout_shape(spec, action, extras, memory, num_envs, num_steps)
+        action, extras, memory = jax.eval_shape(acted, algorithm, learner, key, obs)
+
+        def rollout_of(lanes: int, steps: int) -> Rollout:
+            return _rollout_shape(spec, action, extras, memory, lanes, steps)
+
+        lanes, steps = num_envs, num_steps
+        if lanes * steps > MOST_TRACED:  # the work of a step is the same in a smaller one
+            lanes, steps = algorithm.minibatches, min(steps, 1024)
         learning = jax.make_jaxpr(
-            lambda learner, rollout, key: algorithm.update(learner, rollout, key, ALONE)
-        )(learner, rollout, key)
-        acting = jax.make_jaxpr(acted)(learner, key)
-        batch = num_envs * num_steps
+            lambda a, learner, rollout, key: a.update(learner, rollout, key, ALONE)
+        )(algorithm, learner, rollout_of(lanes, steps), key)
+        acting = jax.make_jaxpr(acted)(algorithm, learner, key, obs)
         return Costs(
             parameters=sum(math.prod(shape) for shape in learner.parameters.shapes().values()),
             learner_bytes=tree_bytes(learner),
-            rollout_bytes=tree_bytes(rollout),
-            flops_per_step=flops(acting.jaxpr) + flops(learning.jaxpr) / batch,
+            rollout_bytes=tree_bytes(rollout_of(num_envs, num_steps)),
+            flops_per_step=flops(acting.jaxpr) + flops(learning.jaxpr) / (lanes * steps),
+            free_bytes=available_bytes(),
         )
 
 

@@ -40,12 +40,23 @@ class Dialect:
     title: str
     words: tuple[Word, ...]
     shape: Mapping[str, Any]  # their words for the shape of a run, with their defaults
+    # Both also take care of words whose meaning depends on another: of all that is given, or
+    # defaults, what is ours, with remarks; and the other way round.
     read_shape: Callable[[Values], tuple[Values, list[str]]]
     write_shape: Callable[[Configuration], tuple[Values, list[str]]]
     # Words that have no counterpart, and why that is or what stands for them.
     untold: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # What the library always does, whatever is set.
     always: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def doubled(value: Any) -> Any:
+    return 2 * value
+
+
+def halved(value: Any) -> Any:
+    return value / 2
 
 
 def on_off(on: str) -> tuple[Callable[[bool], str], Callable[[str], bool]]:
@@ -86,6 +97,7 @@ def read_brax(given: Values) -> tuple[Values, list[str]]:
     each = -(-given["num_timesteps"] // (stretches * per_iteration * repeat))
     updates = stretches * each
     evaluations = max(given["num_evals"] - 1, 1)
+    limit = given["episode_length"]
     ours = {
         "num_envs": lanes,
         "num_steps": unrolls * steps,
@@ -93,8 +105,17 @@ def read_brax(given: Values) -> tuple[Values, list[str]]:
         "total_steps": updates * per_iteration,
         "eval_every": updates // evaluations,
         "action_repeat": repeat,
+        # Brax counts steps of the environment here, too.
+        "max_episode_steps": None if limit is None else -(-limit // repeat),
     }
     notes = []
+    if segments == lanes * steps and unrolls > 1:
+        meant = f"batch_size = {lanes // minibatches}" if lanes % minibatches == 0 else "another"
+        notes.append(
+            f"batch_size = num_envs × unroll_length, as a widespread guide has it, is not what "
+            f"Brax means: it counts segments of {steps} steps in a minibatch. This makes "
+            f"{per_iteration:,} transitions an iteration; for {lanes * steps:,} give {meant}."
+        )
     whole = updates * per_iteration * repeat
     if whole > given["num_timesteps"]:
         notes.append(
@@ -141,6 +162,9 @@ def write_brax(configuration: Configuration) -> tuple[Values, list[str]]:
         "action_repeat": training.action_repeat,
         "num_evals": evaluations + 1,
         "num_resets_per_eval": 0,
+        "episode_length": None
+        if training.max_episode_steps is None
+        else training.max_episode_steps * training.action_repeat,
         "num_timesteps": updates * batch_size(training) * training.action_repeat,
     }
     return theirs, notes
@@ -167,7 +191,6 @@ BRAX = Dialect(
             lambda value: None if value == 1 else value,
             lambda value: 1.0 if value is None else value,
         ),
-        Word("episode_length", "max_episode_steps", None),
         Word("num_eval_envs", "eval_episodes", 128),
         Word("deterministic_eval", "eval_stochastic", False, opposite, opposite),
         Word("seed", "seed", 0),
@@ -181,6 +204,7 @@ BRAX = Dialect(
         "action_repeat": 1,
         "num_evals": 1,
         "num_resets_per_eval": 0,
+        "episode_length": None,
     },
     read_brax,
     write_brax,
@@ -190,6 +214,34 @@ BRAX = Dialect(
         "bootstrap_on_timeout": "truncated episodes are always bootstrapped here",
         "network_factory": "give --hidden-sizes and --activation",
         "max_devices_per_host": "give --devices",
+        "normalize_observations_mode": "running statistics here are Welford's",
+        "randomization_fn": "there is no randomisation of domains here",
+        "restore_checkpoint_path": "see `trimtab resume`",
+        "save_checkpoint_path": "give --run-dir",
+        "use_distributional_critic": "critics here have one output",
+        "wrap_env": "episodes are always reset by the collector here",
+        "wrap_env_fn": "episodes are always reset by the collector here",
+        **dict.fromkeys(
+            (
+                "augment_pixels",
+                "eval_env",
+                "learning_rate_schedule_max_lr",
+                "learning_rate_schedule_min_lr",
+                "log_training_metrics",
+                "madrona_backend",
+                "normalize_observations_std_eps",
+                "normalize_until_count",
+                "policy_params_fn",
+                "progress_fn",
+                "restore_params",
+                "restore_value_fn",
+                "run_evals",
+                "training_metrics_steps",
+                "use_pmap_on_reset",
+                "vision",
+            ),
+            "it has no counterpart here",
+        ),
     },
     always={"adam_epsilon": 1e-8},
 )
@@ -200,18 +252,24 @@ BRAX = Dialect(
 def read_sb3(given: Values) -> tuple[Values, list[str]]:
     """``batch_size`` is a minibatch, and ``n_steps`` is of each environment."""
     batch, minibatch = given["n_envs"] * given["n_steps"], given["batch_size"]
-    minibatches, notes = max(1, round(batch / minibatch)), []
-    if batch % minibatches or batch // minibatches != minibatch:
-        minibatches = min(nearest_divisors(batch, minibatches), key=lambda d: abs(d - minibatches))
+    wanted, notes = max(1, round(batch / minibatch)), []
+    minibatches = min(nearest_divisors(batch, wanted), key=lambda d: abs(d - wanted))
+    if minibatch > batch:
         notes.append(
-            f"{batch} transitions are not a multiple of batch_size = {minibatch}: SB3's last "
-            f"minibatch is smaller. Here all {minibatches} have {batch // minibatches}."
+            f"batch_size = {minibatch:,} is over the rollout, n_envs × n_steps = {batch:,}: every "
+            f"minibatch is the whole of it, once an epoch."
+        )
+    elif batch != minibatches * minibatch:
+        notes.append(
+            f"{batch:,} transitions are not a multiple of batch_size = {minibatch:,}: SB3's last "
+            f"minibatch of {-(-batch // minibatch)} is smaller. Here there are {minibatches} of "
+            f"{batch // minibatches:,} each."
         )
     ours = {
         "num_envs": given["n_envs"],
         "num_steps": given["n_steps"],
         "minibatches": minibatches,
-        "total_steps": given["n_timesteps"],
+        "total_steps": given["total_timesteps"],
     }
     return ours, notes
 
@@ -222,7 +280,7 @@ def write_sb3(configuration: Configuration) -> tuple[Values, list[str]]:
         "n_envs": training.num_envs,
         "n_steps": training.num_steps,
         "batch_size": batch_size(training) // configuration.algorithm.minibatches,
-        "n_timesteps": training.total_steps,
+        "total_timesteps": training.total_steps,
     }
     return theirs, []
 
@@ -239,12 +297,12 @@ SB3 = Dialect(
         Word("normalize_advantage", "advantage_normalization", True, *NORMALISED),
         Word("ent_coef", "entropy_coefficient", 0.0),
         # SB3's loss of the critic is the squared error, ours is half of it.
-        Word("vf_coef", "value_coefficient", 0.5, lambda v: 2 * v, lambda v: v / 2),
+        Word("vf_coef", "value_coefficient", 0.5, doubled, halved),
         Word("max_grad_norm", "max_grad_norm", 0.5),
         Word("target_kl", "target_kl", None),
-        Word("seed", "seed", 0, lambda value: 0 if value is None else value),
+        Word("seed", "seed", 0),
     ),
-    {"n_timesteps": 1_000_000, "n_envs": 1, "n_steps": 2048, "batch_size": 64},
+    {"total_timesteps": REQUIRED, "n_envs": 1, "n_steps": 2048, "batch_size": 64},
     read_sb3,
     write_sb3,
     untold={
@@ -255,8 +313,14 @@ SB3 = Dialect(
         "sde_sample_freq": "there is no state-dependent exploration here",
         "device": "give --devices",
         "verbose": "give --quiet",
-        "tensorboard_log": "see --log",
+        "tensorboard_log": "give --track tensorboard",
+        "env_wrapper": "wrap the environment itself",
+        "frame_stack": "wrap the environment itself",
+        "rollout_buffer_class": "rollouts are arrays here",
+        "rollout_buffer_kwargs": "rollouts are arrays here",
+        "stats_window_size": "see docs/metrics.md",
     },
+    aliases={"n_timesteps": "total_timesteps"},  # as in the RL Zoo's files
 )
 
 # ---------------------------------------------------------------------------------------- CleanRL
@@ -282,6 +346,8 @@ def read_cleanrl(given: Values) -> tuple[Values, list[str]]:
         "num_steps": given["num_steps"],
         "minibatches": given["num_minibatches"],
         "total_steps": updates * batch,
+        "clip_range": given["clip_coef"],
+        "value_clip_range": given["clip_coef"] if given["clip_vloss"] else None,
     }
     return ours, notes
 
@@ -293,6 +359,8 @@ def write_cleanrl(configuration: Configuration) -> tuple[Values, list[str]]:
         "num_steps": training.num_steps,
         "num_minibatches": configuration.algorithm.minibatches,
         "total_timesteps": num_updates(training) * batch_size(training),
+        "clip_coef": configuration.algorithm.clip_range,
+        "clip_vloss": configuration.algorithm.value_clip_range is not None,
     }
     return theirs, []
 
@@ -312,23 +380,31 @@ CLEANRL = Dialect(
         Word("gamma", "gamma", 0.99),
         Word("gae_lambda", "gae_lambda", 0.95),
         Word("norm_adv", "advantage_normalization", True, *NORMALISED),
-        Word("clip_coef", "clip_range", 0.2),
         Word("ent_coef", "entropy_coefficient", 0.01),
         Word("vf_coef", "value_coefficient", 0.5),
         Word("max_grad_norm", "max_grad_norm", 0.5),
         Word("target_kl", "target_kl", None),
         Word("seed", "seed", 1),
     ),
-    {"total_timesteps": 500_000, "num_envs": 4, "num_steps": 128, "num_minibatches": 4},
+    {
+        "total_timesteps": 500_000,
+        "num_envs": 4,
+        "num_steps": 128,
+        "num_minibatches": 4,
+        "clip_coef": 0.2,
+        "clip_vloss": True,
+    },
     read_cleanrl,
     write_cleanrl,
     untold={
-        "clip_vloss": "on by default there; it is --value-clip-range here, with the value of "
-        "clip_coef",
         "env_id": "it is the first argument here",
         "torch_deterministic": "runs are repeatable here",
         "cuda": "give --devices",
-        "track": "see --log",
+        "track": "give --track wandb",
+        "wandb_project_name": "give --track-project",
+        "wandb_entity": "it has no counterpart here",
+        "capture_video": "it has no counterpart here",
+        "exp_name": "give --run-dir",
     },
 )
 

@@ -6,11 +6,7 @@ from typing import Any
 
 from trimtab.configuration import Configuration
 from trimtab.spaces import EnvSpec
-from trimtab.training.config import (
-    TrainSettings,
-    evaluations_at,
-    num_updates,
-)
+from trimtab.training.config import evaluations_at, num_updates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,16 +19,19 @@ class Geometry:
     minibatches: int
     updates: int
     requested_steps: int
-    evaluations: int
+    evaluations: int  # while training, at most; one more, of the best policy, is made at the end
     eval_episodes: int
     gamma: float
     gae_lambda: float | None  # None: the algorithm has none
     longest_episode: int | None  # None: unknown, or without a limit
+    recurrent: bool = False  # then minibatches are of whole lanes
+    runs: int = 1  # that are trained at once, each of this shape
 
     @staticmethod
-    def of(configuration: Configuration, spec: EnvSpec | None = None) -> "Geometry":
-        """Of a configuration; the environment's spec tells how long episodes may be."""
+    def of(configuration: Configuration, spec: EnvSpec | None = None, runs: int = 1) -> "Geometry":
+        """Of a configuration; ``spec`` is of the environment as the run sees it."""
         training, algorithm = configuration.training, configuration.algorithm
+        longest = training.max_episode_steps if spec is None else spec.max_episode_steps
         return Geometry(
             num_envs=training.num_envs,
             num_steps=training.num_steps,
@@ -44,7 +43,9 @@ class Geometry:
             eval_episodes=training.eval_episodes,
             gamma=discount(algorithm),
             gae_lambda=getattr(algorithm, "gae_lambda", None),
-            longest_episode=longest_episode(training, spec),
+            longest_episode=longest,
+            recurrent=algorithm.gru_units is not None,
+            runs=runs,
         )
 
     @property
@@ -57,6 +58,22 @@ class Geometry:
         """Transitions of one gradient step; not whole where training would be refused."""
         exact = self.batch / self.minibatches
         return int(exact) if exact.is_integer() else exact
+
+    @property
+    def minibatch_words(self) -> str:
+        """256, 38.4."""
+        size = self.minibatch
+        return f"{size:,}" if isinstance(size, int) else f"{size:,.1f}"
+
+    @property
+    def shuffled(self) -> int:
+        """What is shuffled and cut into minibatches: transitions, or a recurrent policy's lanes."""
+        return self.num_envs if self.recurrent else self.batch
+
+    @property
+    def divides(self) -> bool:
+        """Whether minibatches are equal; `trimtab train` refuses them otherwise."""
+        return self.shuffled % self.minibatches == 0
 
     @property
     def gradient_steps(self) -> int:
@@ -111,16 +128,23 @@ class Geometry:
 
     @property
     def most_evaluation_steps(self) -> int | None:
-        """Steps that evaluations while training play at most, beside the run's own."""
+        """Steps that all evaluations play at most, beside the run's own."""
         if self.longest_episode is None:
             return None
-        return self.evaluations * self.eval_episodes * self.longest_episode
+        return (self.evaluations + 1) * self.eval_episodes * self.longest_episode
+
+    @property
+    def evaluation_share(self) -> float | None:
+        """Of all steps that are played, how many evaluations play at most."""
+        most = self.most_evaluation_steps
+        return None if most is None else most / (most + self.total_steps)
 
     def figures(self) -> dict[str, Any]:
         """All of it, for programs."""
         derived = (
             "batch",
             "minibatch",
+            "divides",
             "gradient_steps",
             "total_steps",
             "excess",
@@ -130,6 +154,7 @@ class Geometry:
             "acts_as_lambda",
             "fewest_episodes",
             "most_evaluation_steps",
+            "evaluation_share",
         )
         return dataclasses.asdict(self) | {name: getattr(self, name) for name in derived}
 
@@ -138,12 +163,3 @@ def discount(algorithm: Any) -> float:
     """γ, which may have been given as a horizon."""
     horizon = getattr(algorithm, "horizon", None)
     return algorithm.gamma if horizon is None else 1.0 - 1.0 / horizon
-
-
-def longest_episode(training: TrainSettings, spec: EnvSpec | None) -> int | None:
-    """Steps of the agent in the longest episode there can be."""
-    own = None if spec is None else spec.max_episode_steps
-    if own is not None:
-        own = -(-own // training.action_repeat)
-    limits = [limit for limit in (own, training.max_episode_steps) if limit is not None]
-    return min(limits, default=None)

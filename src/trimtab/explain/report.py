@@ -5,9 +5,11 @@ import math
 from typing import Any
 
 from trimtab.configuration import Configuration
+from trimtab.explain.caution import Caution, Plan
 from trimtab.explain.geometry import Geometry
-from trimtab.explain.rules import Caution, Plan, cautions
+from trimtab.explain.rules import cautions
 from trimtab.spaces import EnvSpec
+from trimtab.training.memory import size_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,15 +22,18 @@ class Explanation:
     costs: Any = None  # a Costs, where they were counted
 
     @staticmethod
-    def of(configuration: Configuration, spec: EnvSpec | None = None) -> "Explanation":
-        """Without costs: arithmetic alone, and no JAX."""
-        shape = Geometry.of(configuration, spec)
-        return Explanation(configuration, shape, cautions(Plan(configuration, shape, spec)))
+    def of(
+        configuration: Configuration, spec: EnvSpec | None = None, costs: Any = None, runs: int = 1
+    ) -> "Explanation":
+        """By arithmetic alone. ``spec`` is of the environment as the run sees it."""
+        shape = Geometry.of(configuration, spec, runs)
+        plan = Plan(configuration, shape, spec, costs)
+        return Explanation(configuration, shape, cautions(plan), costs)
 
     def to_json(self) -> dict[str, Any]:
         """All of it, for programs."""
         return {
-            "environment": self.configuration.env_id,
+            "environment": self.configuration.env_id or None,
             "algorithm": self.configuration.algorithm_name,
             "geometry": self.geometry.figures(),
             "costs": None if self.costs is None else dataclasses.asdict(self.costs),
@@ -41,7 +46,7 @@ class Explanation:
         third = _sees(shape)
         if self.cautions:
             first, more = self.cautions[0], len(self.cautions) - 1
-            also = f" ({more} more: trimtab explain)" if more else ""
+            also = f" ({more} more: see trimtab explain)" if more else ""
             third = f"mind: {first.reason}; {first.remedy}{also}"
         return [f"an update: {_update(shape)}", f"the run: {_run(shape)}", third]
 
@@ -53,13 +58,14 @@ def sections(explanation: Explanation) -> list[tuple[str, str]]:
         ("rollout", _rollout(shape)),
         ("update", _gradient_steps(shape)),
         ("run", _run(shape)),
+        ("runs", _runs(shape)),
         ("discount", _discount(shape)),
         ("advantages", _advantages(shape)),
-        ("episodes", _episodes(shape)),
+        ("episodes", _episodes(shape, known=explanation.costs is not None)),
         ("evaluation", _evaluation(shape)),
     ]
     if explanation.costs is not None:
-        facts += [("memory", _memory(explanation.costs)), ("work", _work(explanation))]
+        facts += [("memory", _memory(explanation)), ("work", _work(explanation))]
     return [(name, text) for name, text in facts if text]
 
 
@@ -71,27 +77,45 @@ def _rollout(shape: Geometry) -> str:
 
 
 def _gradient_steps(shape: Geometry) -> str:
-    epochs = f"{shape.epochs} epoch" + "s" * (shape.epochs > 1)
+    epochs = _counted(shape.epochs, "epoch")
     minibatches = f"{shape.minibatches} minibatch" + "es" * (shape.minibatches > 1)
     times = "once" if shape.epochs == 1 else f"{shape.epochs} times"
     return (
-        f"{epochs} × {minibatches} of {shape.minibatch:,g} = {shape.gradient_steps:,} gradient "
-        f"steps; each transition is used {times}"
+        f"{epochs} × {minibatches} of {_size(shape)} = "
+        f"{_counted(shape.gradient_steps, 'gradient step')}; each transition is used {times}"
     )
+
+
+def _size(shape: Geometry) -> str:
+    """Of a minibatch; a recurrent policy's holds whole lanes."""
+    if not shape.recurrent:
+        return f"{shape.minibatch_words}"
+    return f"{shape.minibatch_words} ({shape.num_envs / shape.minibatches:,g} whole lanes)"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + "s" * (number != 1)
 
 
 def _update(shape: Geometry) -> str:
     return (
-        f"{shape.num_envs:,} lanes × {shape.num_steps:,} steps = {shape.batch:,} transitions, then "
-        f"{shape.gradient_steps:,} gradient steps on {shape.minibatch:,g}"
+        f"{shape.num_envs:,} lanes × {shape.num_steps:,} steps = {shape.batch:,} transitions; "
+        f"{_counted(shape.gradient_steps, 'gradient step')} of {shape.minibatch_words}"
     )
 
 
 def _run(shape: Geometry) -> str:
-    updates = f"{shape.updates:,} update" + "s" * (shape.updates != 1)
-    gradient_steps = shape.updates * shape.gradient_steps
     asked = f" ({shape.excess:,} more than asked for)" if shape.excess else ""
-    return f"{updates} = {shape.total_steps:,} steps{asked}, {gradient_steps:,} gradient steps"
+    return (
+        f"{_counted(shape.updates, 'update')} = {shape.total_steps:,} steps{asked}, "
+        f"{_counted(shape.updates * shape.gradient_steps, 'gradient step')}"
+    )
+
+
+def _runs(shape: Geometry) -> str:
+    if shape.runs == 1:
+        return ""
+    return f"{shape.runs:,} at once, each as above: {shape.runs * shape.total_steps:,} steps in all"
 
 
 def _steps(value: float) -> str:
@@ -123,9 +147,9 @@ def _advantages(shape: Geometry) -> str:
     )
 
 
-def _episodes(shape: Geometry) -> str:
+def _episodes(shape: Geometry, known: bool) -> str:
     if shape.longest_episode is None or shape.fewest_episodes is None:
-        return "no time limit is known"
+        return "without a time limit" if known else ""
     return (
         f"up to {shape.longest_episode:,} steps long: a rollout holds at least "
         f"{shape.fewest_episodes:.3g}"
@@ -133,28 +157,37 @@ def _episodes(shape: Geometry) -> str:
 
 
 def _evaluation(shape: Geometry) -> str:
-    text = f"{shape.evaluations} × {shape.eval_episodes} episodes"
-    most = shape.most_evaluation_steps
-    if most is None:
+    text = (
+        f"{shape.evaluations:,} while training and one of the best, "
+        f"{_counted(shape.eval_episodes, 'episode')} each"
+    )
+    most, share = shape.most_evaluation_steps, shape.evaluation_share
+    if most is None or share is None:
         return text
-    return f"{text}: at most {most:,} steps, {100 * most / (most + shape.total_steps):.0f}% of all"
+    return f"{text}: at most {most:,} steps, {100 * share:.2g}% of all that are played"
 
 
-def _memory(costs: Any) -> str:
-    from trimtab.training.memory import size_words
-
+def _memory(explanation: Explanation) -> str:
+    costs, runs = explanation.costs, explanation.geometry.runs
+    of_each = "of each run: " if runs > 1 else ""
+    replay = f"replay {size_words(costs.replay_bytes)}" if costs.replay_bytes else "no replay"
+    whole = "" if costs.free_bytes is None else f" of {size_words(costs.free_bytes)} that are free"
     return (
-        f"rollout {size_words(costs.rollout_bytes)}, learner {size_words(costs.learner_bytes)} "
-        f"with {costs.parameters:,} parameters; no replay"
+        f"{of_each}rollout {size_words(costs.rollout_bytes)}, learner "
+        f"{size_words(costs.learner_bytes)} with {costs.parameters:,} parameters, {replay}; while "
+        f"learning about {size_words(runs * costs.needed_bytes)} in all{whole}"
     )
 
 
 def _work(explanation: Explanation) -> str:
     per_step = explanation.costs.flops_per_step
     total = per_step * explanation.geometry.total_steps
-    return f"{per_step:,.0f} floating-point operations a step, {total:.2g} in the run"
+    return (
+        f"{per_step:,.0f} floating-point operations a step (the networks', acting and learning), "
+        f"{total:.2g} in the run"
+    )
 
 
-def caution_lines(one: Caution) -> list[str]:
-    """A caution, what to do, and where that is known from."""
-    return [f"! {one.reason}", f"  do:     {one.remedy}", f"  source: {one.source}"]
+def caution_lines(one: Caution) -> list[tuple[str, str]]:
+    """A caution, what to do, and where that is known from, each with its mark."""
+    return [("! warning", one.reason), ("  do", one.remedy), ("  source", one.source)]

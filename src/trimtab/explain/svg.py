@@ -34,7 +34,7 @@ def svg(shape: Geometry, title: str) -> str:
 def _rollout(shape: Geometry) -> list[str]:
     lanes, steps = min(shape.num_envs, MOST_LANES), min(shape.num_steps, MOST_STEPS)
     cell = min(300 / steps, GRID / lanes, 24)
-    rows = assignment(lanes, steps, min(shape.minibatches, lanes * steps))
+    rows = assignment(shape, lanes, steps)
     cells = [
         _box(24 + t * cell, TOP + n * cell, cell - 1, cell - 1, _tint(number))
         for n, row in enumerate(rows)
@@ -59,7 +59,7 @@ def _minibatches(shape: Geometry) -> list[str]:
     rest = shape.minibatches - shown
     note = f"{rest} more are not drawn" if rest else "each transition is in exactly one"
     return [
-        _text(400, TOP - 14, f"{shape.minibatches} {words} of {shape.minibatch:,g}"),
+        _text(400, TOP - 14, f"{shape.minibatches} {words} of {shape.minibatch_words}"),
         *bars,
         _text(400, TOP + GRID + 22, note, fill=FAINT),
     ]
@@ -78,7 +78,7 @@ def _epochs(shape: Geometry) -> list[str]:
     also = f" ({rest} epochs are not drawn)" if rest else ""
     epochs = f"{shape.epochs} epoch" + "s" * (shape.epochs > 1)
     return [
-        _text(652, TOP - 14, f"one update: {epochs}, shuffled anew"),
+        _text(652, TOP - 14, f"update: {epochs}, shuffled anew"),
         *cells,
         _text(652, TOP + GRID + 22, f"= {shape.gradient_steps:,} gradient steps{also}", fill=FAINT),
         _text(652, TOP + GRID + 40, f"each transition is used {shape.epochs} ×", fill=FAINT),

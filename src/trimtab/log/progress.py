@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TextIO, final
 
 from trimtab.log.writer import to_json
@@ -32,6 +32,7 @@ class Progress(Protocol):
     """What the training loop tells whoever watches."""
 
     def say(self, sentence: str) -> None: ...
+    def planned(self, lines: Sequence[str], data: Mapping[str, Any]) -> None: ...
     def compiling(self) -> None: ...
     def compiled(self, seconds: float) -> None: ...
     def updated(self, status: Status) -> None: ...
@@ -44,6 +45,7 @@ class Quiet:
     """Says nothing."""
 
     def say(self, sentence: str) -> None: ...
+    def planned(self, lines: Sequence[str], data: Mapping[str, Any]) -> None: ...
     def compiling(self) -> None: ...
     def compiled(self, seconds: float) -> None: ...
     def updated(self, status: Status) -> None: ...
@@ -53,13 +55,18 @@ class Quiet:
 
 @final
 class Terse:
-    """Says only what must not be missed, where nobody watches."""
+    """Says only what must not be missed, where nobody watches; and the plan, unless quiet."""
 
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: TextIO, quiet: bool = False):
         self._out = Output(stream)
+        self._quiet = quiet
 
     def say(self, sentence: str) -> None:
         self._out.write(sentence + "\n")
+
+    def planned(self, lines: Sequence[str], data: Mapping[str, Any]) -> None:
+        if not self._quiet:
+            self._out.write("".join(line + "\n" for line in lines))
 
     def compiling(self) -> None: ...
     def compiled(self, seconds: float) -> None: ...
@@ -78,6 +85,9 @@ class Events:
 
     def say(self, sentence: str) -> None:
         self._write("message", text=sentence)
+
+    def planned(self, lines: Sequence[str], data: Mapping[str, Any]) -> None:
+        self._write("planned", lines=list(lines), **data)
 
     def compiling(self) -> None:
         self._write("compiling")
@@ -120,6 +130,9 @@ class Live:
 
     def say(self, sentence: str) -> None:
         self._out.write(self._erased() + sentence + "\n")
+
+    def planned(self, lines: Sequence[str], data: Mapping[str, Any]) -> None:
+        self._out.write(self._erased() + "".join(line + "\n" for line in lines))
 
     def compiling(self) -> None:
         self._show([Part("compiling the programs (their result is kept for the next run) …")])
@@ -169,7 +182,17 @@ class Output:
             self._stream = None
 
 
-_PLAIN = {"█": "#", "░": ".", "·": "|", "±": "+-", "–": "-", "…": "..."}
+_PLAIN = {
+    "█": "#",
+    "░": ".",
+    "·": "|",
+    "±": "+-",
+    "–": "-",
+    "…": "...",
+    "×": "x",
+    "γ": "gamma",
+    "λ": "lambda",
+}
 
 
 @final

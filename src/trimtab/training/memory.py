@@ -4,9 +4,7 @@ import math
 import os
 from typing import Any
 
-import jax
-
-from trimtab.errors import SettingError
+from trimtab.errors import TooLargeError
 
 # A rollout is held once as collected, once flattened and once shuffled.
 ROLLOUT_COPIES = 3
@@ -16,6 +14,8 @@ LEARNER_COPIES = 3
 
 def tree_bytes(tree: Any) -> int:
     """Bytes in the arrays, or the shapes of arrays, of a tree."""
+    import jax  # sizes in words are wanted where JAX is not
+
     leaves = jax.tree.leaves(tree)
     return sum(math.prod(leaf.shape) * getattr(leaf.dtype, "itemsize", 4) for leaf in leaves)
 
@@ -35,7 +35,7 @@ def check_memory(lanes_bytes: int, step_bytes: int, num_envs: int, num_steps: in
     if available is None or needed <= available:
         return
     fitting = max(1, int(num_envs * available / needed / 2))
-    raise SettingError(
+    raise TooLargeError(
         f"num_envs × num_steps = {num_envs:,} × {num_steps:,} needs about {size_words(needed)} of "
         f"memory for one rollout; {size_words(available)} is free. "
         f"num_envs = {2 ** int(math.log2(fitting)):,} would fit."

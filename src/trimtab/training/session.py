@@ -96,23 +96,38 @@ def prepare(
     options: Mapping[str, Any],
 ) -> Session:
     """Make the environment, and refuse what could not be trained, before memory is taken."""
+    session = assembled(env, algorithm, settings, devices, options)
+    session.check()
+    return session
+
+
+def assembled(
+    env: Any,
+    algorithm: Any,
+    settings: TrainSettings,
+    devices: DevicePlan,
+    options: Mapping[str, Any],
+) -> Session:
+    """The session of a run, unchecked."""
     made: Any = find(env, **options)
-    whole = as_arrays(dataclasses.replace(algorithm, total_updates=float(num_updates(settings))))
+    whole = told_its_length(algorithm, settings)
     if settings.lab_every:
         whole = watched(whole, settings.lab_every)
     if hasattr(made, "step"):
         from trimtab.training.fused import FusedSession
 
         env = wrapped(made, settings.action_repeat, settings.max_episode_steps)
-        session: Session = FusedSession(env, whole, settings, devices)
-    else:
-        from trimtab.envs.sources import changed
-        from trimtab.training.host import HostSession
+        return FusedSession(env, whole, settings, devices)
+    from trimtab.envs.sources import changed
+    from trimtab.training.host import HostSession
 
-        source = changed(made, settings.action_repeat, settings.max_episode_steps)
-        session = HostSession(source, whole, settings)
-    session.check()
-    return session
+    source = changed(made, settings.action_repeat, settings.max_episode_steps)
+    return HostSession(source, whole, settings)
+
+
+def told_its_length(algorithm: Any, settings: TrainSettings) -> Any:
+    """The algorithm as a run has it: in arrays, and with the number of updates for schedules."""
+    return as_arrays(dataclasses.replace(algorithm, total_updates=float(num_updates(settings))))
 
 
 def watched(algorithm: Any, every: int) -> Any:

@@ -61,6 +61,7 @@ class Announcing:
     def __init__(self, progress: Progress, tracking: "Tracking"):
         self._progress, self._tracking = progress, tracking
         self.say = progress.say
+        self.planned = progress.planned
         self.compiling = progress.compiling
         self.compiled = progress.compiled
         self.evaluated = progress.evaluated

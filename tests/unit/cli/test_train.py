@@ -199,11 +199,17 @@ def test_the_verdict(trained) -> None:
         f"evaluate it: trimtab eval {folder}",
         f"train more:  trimtab resume {folder} --total-steps 4096",
     ]
-    # No live display where there is no terminal; which of two CartPoles it was is said, and with
-    # which settings.
-    which, settings = answer.err.splitlines()
+    # No live display where there is no terminal; which of two CartPoles it was is said, with which
+    # settings, and what they will do.
+    which, settings, *plan = answer.err.splitlines()
     assert which.startswith("CartPole-v1 is gymnax's")
     assert settings == "Settings: the preset 'cartpole-v1', tuned for this environment."
+    assert plan == [
+        "an update: 32 lanes × 32 steps = 1,024 transitions; 16 gradient steps of 256",
+        "the run: 2 updates = 2,048 steps, 32 gradient steps",
+        "mind: the run has only 2 updates: a policy improves from update to update, and 32 lanes "
+        "spend the steps on few of them; --total-steps 51200 (1 more: see trimtab explain)",
+    ]
 
 
 def test_a_solved_environment_is_said_to_be_solved(call) -> None:
@@ -216,7 +222,8 @@ def test_json_is_one_object_a_line(call) -> None:
     answer = call("train", "Probe2-v0", "--total-steps", 512, *QUICK, "--json", "--seed", 3)
     lines = [json.loads(line) for line in answer.out.splitlines()]
     kinds = [line["event"] for line in lines]
-    assert kinds[:2] == ["compiling", "compiled"]
+    assert kinds[:3] == ["planned", "compiling", "compiled"]
+    assert [len(lines[0]["lines"]), lines[0]["geometry"]["total_steps"]] == [3, 512]
     assert {"progress", "evaluated"} <= set(kinds)
     assert kinds[-1] == "finished"
     last = lines[-1]
