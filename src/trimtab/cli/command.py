@@ -41,7 +41,8 @@ _MENDABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
 HELP = """\
 usage: trimtab COMMAND ...
 
-trimtab trains reinforcement-learning policies and tells you why they do or do not learn.
+trimtab trains reinforcement-learning policies, and tells you why they do or do
+not learn.
 
 commands:
 {commands}
@@ -50,7 +51,8 @@ options:
   -h, --help  show this help message and exit
   --version   show the version and exit
 
-`trimtab COMMAND --help` says what a command takes. To begin: trimtab train CartPole-v1
+`trimtab COMMAND --help` says what a command takes.
+To begin: trimtab train CartPole-v1
 """
 
 

@@ -8,7 +8,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from trimtab.api import device_plan, make_algorithm, stored_configuration
+from trimtab.api import device_plan, make_algorithm, recorded_devices, stored_configuration
 from trimtab.configuration import Configuration
 from trimtab.errors import TooLargeError
 from trimtab.spaces import EnvSpec
@@ -35,7 +35,7 @@ def examined(configuration: Configuration) -> Examined:
     """
     divisible = with_divisible(configuration)
     training, algorithm = divisible.training, make_algorithm(divisible)
-    devices = start_jax(device_plan(divisible))
+    devices = start_jax(device_plan(divisible, divisible.env_id))
 
     from trimtab.explain.costs import Costs
     from trimtab.training.session import assembled
@@ -54,11 +54,12 @@ def of_run(path: Path) -> tuple[Configuration, Examined, int]:
     if is_group(path):
         members = GroupFolder.open(path).read()["runs"]
         path, runs = path / members[0]["folder"], len(members)
-    configuration = stored_configuration(RunFolder.open(path))
+    folder = RunFolder.open(path)
+    configuration = stored_configuration(folder)
     spec = read_spec(path)
     if spec is None:
         return configuration, Examined(), runs
-    start_jax(device_plan(configuration))
+    start_jax(recorded_devices(folder))
 
     from trimtab.explain.costs import Costs
     from trimtab.training.session import told_its_length

@@ -5,12 +5,17 @@ its form: unknown flags, values that are missing or too many. tyro then makes th
 help page, from dataclasses that are built of the same data.
 """
 
+import contextlib
 import dataclasses
+import io
 import re
+import shutil
+import sys
+import textwrap
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, final, get_args, get_origin
 
 from trimtab.errors import SettingError, did_you_mean
 from trimtab.settings import (
@@ -25,6 +30,7 @@ from trimtab.settings import (
 
 UNBOUNDED = Bounds()
 _EMPTY = "none"  # how a list without items is written
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = re.compile(r"-(\d|\.\d|inf|nan)", re.IGNORECASE)
 
 
@@ -217,7 +223,7 @@ def _or_text(text: str, kind: Any) -> Any:
 def parse(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
     """The value of every flag: given, or its default. Prints the help and exits where asked to."""
     if wants_help(arguments):
-        _tyro(command, ["--help"])
+        _help(command)
     given = scan(command, arguments)
     values = {flag.name: flag.default for flag in command.flags}
     if all(flag.positional for flag in command.flags if flag.name in given):
@@ -231,6 +237,37 @@ def parse(command: Command, arguments: Sequence[str]) -> dict[str, Any]:
         for flag in group
     }
     return {name: getattr(owner, name) for name, owner in owners.items()}
+
+
+@final
+class _Page(io.StringIO):
+    """What tyro prints, which asks its output how to: with colours and lines of boxes, or not."""
+
+    def __init__(self, shown: Any):
+        super().__init__()
+        self._shown = shown
+
+    @property
+    def encoding(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return getattr(self._shown, "encoding", None)
+
+    def isatty(self) -> bool:
+        return self._shown.isatty()
+
+
+def _help(command: Command) -> None:
+    """Print the help and exit. tyro wraps what is in boxes, but neither usage nor description."""
+    page = _Page(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(page):
+            _tyro(command, ["--help"])
+    finally:
+        width = shutil.get_terminal_size().columns
+        for line in page.getvalue().splitlines():
+            plain = _COLOUR.sub("", line)
+            wide = len(plain) > width and plain[:1].isalpha()
+            indent = " " * 7 if plain.startswith("usage:") else ""
+            print(textwrap.fill(plain, width, subsequent_indent=indent) if wide else line)
 
 
 def canonical(command: Command, given: Given) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trimtab.cli.environments import env_option
+from trimtab.cli.environments import ENV_OPTION
 from trimtab.cli.flags import Command, Flag, parse
 
 IMPORT_SB3 = Command(
@@ -13,14 +13,8 @@ IMPORT_SB3 = Command(
         Flag("env", str, "", "the environment it acts in", metavar="ENV", positional=True),
         Flag("normalizer", str, "", "file that VecNormalize saved", metavar="FILE"),
         Flag("run_dir", str, "", "folder of the run, in place of one in runs/", metavar="DIR"),
-        Flag(
-            "env_option",
-            tuple,
-            (),
-            "options of the environment, such as is_slippery=false size=8",
-            metavar="NAME=VALUE",
-            read=env_option,
-        ),
+        ENV_OPTION,
+        Flag("json", bool, False, "for programs: one JSON object, on one line", pair=False),
     ],
 )
 
@@ -39,7 +33,13 @@ def import_sb3_command(arguments: Sequence[str]) -> int:
         run_dir=values["run_dir"] or None,
         env_options=dict(values["env_option"]),
     )
-    print(words.verdict(run.evaluations[-1], run.spec.solved_at))
+    figures, solved_at = run.evaluations[-1], run.spec.solved_at
+    if values["json"]:
+        about = {"run": run.path, "environment": run.spec.id, "solved_at": solved_at}
+        solved = words.is_solved(figures, solved_at)
+        print(words.json_line({**figures, **about, "solved": solved}))
+        return 0
+    print(words.verdict(figures, solved_at))
     print(f"the run:     {run.path}")
     print(f"evaluate it: {words.shell('trimtab', 'eval', run.path)}")
     print(f"export it:   {words.shell('trimtab', 'export', run.path)}")

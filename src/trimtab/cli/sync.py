@@ -16,7 +16,7 @@ SYNC = Command(
             "track",
             tuple[TrackerName, ...],
             (),
-            "trackers: tensorboard, wandb, mlflow (default: those of the run)",
+            "trackers: tensorboard, wandb, mlflow; none: those of the run",
         ),
         Flag(
             "patience",
@@ -25,6 +25,7 @@ SYNC = Command(
             "seconds until a tracker is given up [above 0 and at most 86400]",
             Bounds(above=0, at_most=86_400),
         ),
+        Flag("json", bool, False, "for programs: one JSON object, on one line", pair=False),
     ],
 )
 
@@ -53,7 +54,11 @@ def sync_command(arguments: Sequence[str]) -> int:
     with folder.lock():
         answers = synchronised(folder, trackers, values["patience"])
     failed = {tracker: why for tracker, why in answers.items() if why}
-    for tracker in trackers:
+    if values["json"]:
+        from trimtab.cli.words import json_line
+
+        print(json_line({"run": folder.path, "trackers": list(trackers), "failed": failed}))
+    for tracker in () if values["json"] else trackers:
         if tracker not in failed:
             print(f"{tracker} has all of {folder.path}")
     if failed:

@@ -4,7 +4,7 @@ import math
 import os
 from typing import Any
 
-from trimtab.errors import TooLargeError
+from trimtab.errors import SettingError, TooLargeError
 
 # A rollout is held once as collected, once flattened and once shuffled.
 ROLLOUT_COPIES = 3

@@ -134,3 +134,18 @@ def test_a_terminal_without_unicode_is_no_error(
     for arguments in (("envs",), ("train", "--help"), ("runs", "--dir", str(tmp_path))):
         done = python("-m", "trimtab", *arguments)
         assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_eighty_columns_and_json_is_everywhere(call, monkeypatch, name: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    answer = call(*name.split(), "--help")
+    assert answer.code == 0
+    wide = [line for line in answer.out.splitlines() if len(line) > 80]
+    assert not wide
+    assert not name or "--json" in answer.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_misspelt_flag_is_answered_with_the_nearest(refused, name: str) -> None:
+    assert "Did you mean --json?" in refused(name, "--jsno")

@@ -1,5 +1,6 @@
 """``trimtab export``."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,3 +34,10 @@ def test_export_writes_a_policy_that_needs_no_environment(
 
 def test_a_misspelt_format_is_a_sentence(refused: Callable[..., str], trained: Any) -> None:
     assert "Did you mean 'onnx'" in refused("export", trained[0], "--to", "onx")
+
+
+def test_what_was_made_as_json(call: Callable[..., Any], trained: Any) -> None:
+    answer = call("export", trained[0], "--to", "numpy", "--out", "made.npz", "--json")
+    made = json.loads(answer.out)
+    assert (made["path"], made["size"]) == ("made.npz", Path("made.npz").stat().st_size)
+    assert made["samples"] > 0

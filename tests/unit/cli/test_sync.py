@@ -1,5 +1,6 @@
 """``trimtab sync``."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,3 +27,9 @@ def test_trackers_are_named_with_commas(refused: Callable[..., str]) -> None:
     sentence = refused("train", "CartPole-v1", "--track", "tensorboard,wanbd")
     assert sentence.startswith("--track tensorboard,wanbd is not valid")
     assert "Did you mean 'wandb'?" in sentence
+
+
+def test_what_was_sent_as_json(call: Callable[..., Any], trained: Any) -> None:
+    answer = call("sync", trained[0], "--track", "tensorboard", "--json")
+    sent = json.loads(answer.out)
+    assert sent == {"run": str(trained[0]), "trackers": ["tensorboard"], "failed": {}}
