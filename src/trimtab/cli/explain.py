@@ -140,7 +140,8 @@ def _before_flags(
     env_id = given.get("env", [""])[0]
     if env_id:
         entry_for(env_id)
-    configuration = default_configuration(env_id, plain.algorithm_name)
+    options = dict(env_option(text) for text in given.get("env_option", []))
+    configuration = default_configuration(env_id, plain.algorithm_name, options)
     if source is not None:
         if plain.algorithm_name != "ppo":
             raise SettingError(f"--from {source.library} is PPO: leave --algo out.")
@@ -148,7 +149,6 @@ def _before_flags(
         configuration = configuration.with_values(source.settings, f"--from {source.library}")
     if "config" in given:
         configuration = configuration.with_file(Path(given["config"][0]).expanduser())
-    options = dict(env_option(text) for text in given.get("env_option", []))
     return configuration.with_env_options(options)
 
 
@@ -198,7 +198,7 @@ def command_of(configuration: Configuration) -> str:
     from trimtab.cli.words import shell
 
     name = configuration.algorithm_name
-    before = default_configuration(configuration.env_id, name)
+    before = default_configuration(configuration.env_id, name, configuration.env_options)
     told = changed(configuration, before)
     words = [configuration.env_id or "ENV"] + (["--algo", name] if name != "ppo" else [])
     for key, value in configuration.env_options.items():
