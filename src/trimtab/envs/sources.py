@@ -8,6 +8,7 @@ from typing import Any, Literal, final
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from trimtab.envs import atari
 from trimtab.envs.gymnasium_spaces import spec_of
 from trimtab.envs.gymnasium_wrappers import ChangedMaker
 from trimtab.envs.lane_group import GymnasiumMaker, name_of
@@ -88,6 +89,11 @@ class SpecificationMaker:
 
 def source_of_id(env_id: str, options: Mapping[str, Any], imports: tuple[str, ...]) -> HostSource:
     """The source of a registered Gymnasium environment; ``imports`` are for worker processes."""
+    if env_id.startswith(atari.PREFIX):
+        if makers := atari.makers_of(env_id, options):
+            learned_from, evaluated = (_source_of_maker(make, env_id) for make in makers)
+            return dataclasses.replace(learned_from, evaluation=evaluated)
+        options, imports = atari.without_preprocessing(options), (*imports, "ale_py")
     return _source_of_maker(GymnasiumMaker(env_id, dict(options), imports), env_id)
 
 
