@@ -75,6 +75,6 @@ def test_what_follows_from_lengths_alone_is_exact_though_gradients_are_sketched(
     gradients = jax.random.normal(jax.random.key(0), (3, 4, 5000))
     sketches = Sketch(jax.random.key(1), 251)(gradients)
     exact, found = batch_moments(gradients), batch_moments(sketches, (gradients**2).sum(axis=2))
-    np.testing.assert_allclose(found.lane_products[0], exact.lane_products[0], rtol=1e-5)
+    np.testing.assert_allclose(found.lane_products[0], exact.lane_products[0], rtol=1e-4)
     np.testing.assert_allclose(found.independent_variance, exact.independent_variance, rtol=0.05)
     assert found.lane_products[1] != exact.lane_products[1]
