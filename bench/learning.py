@@ -289,6 +289,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, metavar="S", help="seeds of each at most (quick: 2)")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="ENV")
     parser.add_argument("--presets", choices=["own", "general"], help="only these presets")
+    parser.add_argument("--algo", choices=["ppo", "a2c", "reinforce"], help="only this algorithm")
     parser.add_argument("--host", action="store_true", help="Gymnasium's own too: minutes a seed")
     parser.add_argument("--write", action="store_true", help="write pages and presets' results")
     parser.add_argument(
@@ -304,10 +305,12 @@ def main() -> None:
     print(f"Learning, at most {most} seeds. {harness.machine_words()}")
     tasks, probes = [], []
     for task in {"own": OWN, "general": GENERAL, None: TASKS}[options.presets]:
+        if options.algo not in (None, task.algorithm):
+            continue
         if task.env_id in options.only and (options.host or not task.host):
             tasks.append(measure(task, min(task.seeds, most)))
             print("  " + " · ".join(task_cells(tasks[-1])), file=sys.stderr, flush=True)
-    if "probes" in options.only and options.presets is None:
+    if "probes" in options.only and options.presets is None and options.algo is None:
         probes = [measure_probe(env_id) for env_id in PROBES]
     conclude(options, tasks, probes)
     harness.write_figures(options.json, json.loads(json.dumps({"tasks": tasks, "probes": probes})))

@@ -252,7 +252,7 @@ def announce(configuration: Configuration, env: Any, progress: Progress) -> None
     """Say which environment a bare name stands for, and which preset was taken."""
     sentences = (
         picked(env) if isinstance(env, str) else "",
-        configuration.preset.words(configuration.env_id),
+        configuration.preset.words(configuration.env_id, configuration.algorithm_name),
     )
     for sentence in filter(None, sentences):
         progress.say(sentence)

@@ -20,12 +20,15 @@ class Preset:
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     general: bool = False  # for a kind of environment, and not for this one
 
-    def words(self, env_id: str) -> str:
+    def words(self, env_id: str, algorithm: str) -> str:
         """A sentence on which preset was taken; nothing where there is none."""
         if not self.name:
             return ""
         if self.general:
-            return f"Settings: the general preset {self.name!r}; none was tuned for {env_id}."
+            return (
+                f"Settings: the general preset {self.name!r}; none was tuned for {env_id} with "
+                f"{algorithm}."
+            )
         return f"Settings: the preset {self.name!r}, tuned for this environment."
 
 

@@ -48,7 +48,7 @@ def test_each_is_of_an_environment_and_valid(name):
         configuration = default_configuration(IDS[name], algorithm).checked()
         assert configuration.preset.name == name
         assert not configuration.preset.general
-        assert "tuned for this environment" in configuration.preset.words(IDS[name])
+        assert "tuned for this environment" in configuration.preset.words(IDS[name], algorithm)
 
 
 @pytest.mark.parametrize("entry", list_environments(), ids=lambda entry: entry.id)
@@ -63,8 +63,8 @@ def test_a_general_one_where_none_was_tuned():
     assert taken.preset.name == "continuous"
     assert taken.preset.general
     assert taken.algorithm.normalize_observations
-    assert taken.preset.words("Reacher-misc") == (
-        "Settings: the general preset 'continuous'; none was tuned for Reacher-misc."
+    assert taken.preset.words("Reacher-misc", "ppo") == (
+        "Settings: the general preset 'continuous'; none was tuned for Reacher-misc with ppo."
     )
 
 
@@ -77,7 +77,7 @@ def test_of_an_object_its_spaces_decide():
 
 def test_without_an_environment_there_is_none():
     assert default_configuration("", "ppo").preset.values == {}
-    assert default_configuration("", "ppo").preset.words("") == ""
+    assert default_configuration("", "ppo").preset.words("", "ppo") == ""
 
 
 def test_the_kind_is_asked_only_where_it_is_needed():
