@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import gc
+import threading
 
 import gymnasium
 import jax
@@ -66,6 +68,28 @@ def test_overlap_is_one_policy_behind_and_repeats_itself(trained):
     one, _, _ = trained(vectorization="in-process", updates=1)
     also_one, _, _ = trained(vectorization="in-process", updates=1, overlap=True)
     np.testing.assert_array_equal(one, also_one)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_updates_leave_nothing_behind(overlap):
+    session = HostSession(
+        source_of(Counting),
+        as_arrays(dataclasses.replace(ALGORITHM, total_updates=100.0)),
+        TrainSettings(num_envs=4, num_steps=8, vectorization="in-process", overlap=overlap),
+    )
+    threads = threading.active_count()
+    counts = []
+    try:
+        run, programs = session.compile()
+        for _ in range(4):
+            run, metrics = programs.step(session.algorithm, run, 3)
+            del metrics
+            gc.collect()
+            counts.append(len(jax.live_arrays()))
+    finally:
+        session.close()
+    assert counts[1] == counts[2] == counts[3]
+    assert threading.active_count() == threads
 
 
 def test_async_tells_how_old_its_fragments_are(trained):
