@@ -29,7 +29,7 @@ def configured(
 
 def opened(configuration: Any) -> Any:
     """The session of a configuration, on the devices that trimtab chooses for it."""
-    from trimtab.api import device_plan, make_session
+    from trimtab.opening import device_plan, make_session
     from trimtab.training.devices import start_jax
 
     devices = start_jax(device_plan(configuration, configuration.env_id))
@@ -78,6 +78,53 @@ def _wrap_parts(step: Any, timed: Any) -> None:
     env.step = timed("border", env.step)
     for lane in env._group._envs:
         lane.step, lane.reset = timed("simulator", lane.step), timed("simulator", lane.reset)
+
+
+def step_without_metrics(session: Any, capacity: int) -> Any:
+    """The same, but that no metric leaves it: XLA then computes none of them."""
+    from trimtab.training import step
+
+    def silent(*arguments: Any) -> Any:
+        run, metrics = whole(*arguments)
+        return run, {step.FAULT_METRIC: metrics[step.FAULT_METRIC]}
+
+    whole, step.one_update = step.one_update, silent
+    try:
+        mesh = step.lanes_mesh(session.devices.devices)
+        made: Any = step.make_step(session.env, session.settings.num_steps, capacity, mesh)
+        run = session.begin()
+        import numpy as np
+
+        return made.lower(session.algorithm, run, np.int32(1)).compile()
+    finally:
+        step.one_update = whole
+
+
+class RecordingTime:
+    """A context in which the seconds that a ledger takes to record metrics are added up."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> "RecordingTime":
+        import time
+
+        from trimtab.training.ledger import Ledger
+
+        self._record: Any = Ledger.record
+
+        def timed(*arguments: Any) -> None:
+            begun = time.perf_counter()
+            self._record(*arguments)
+            self.seconds += time.perf_counter() - begun
+
+        Ledger.record = timed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from trimtab.training.ledger import Ledger
+
+        Ledger.record = self._record
 
 
 def beginner(session: Any) -> Any:
@@ -173,10 +220,10 @@ def whole_run(session: Any, start: Any, programs: Any, folder: Any, progress: An
     import time
 
     from trimtab.training.rundir import RunFolder
-    from trimtab.training.session import run_session
+    from trimtab.training.session import Manner, run_session
 
     place = RunFolder.create(folder / "run", session.env.spec.id, "ppo", session.settings.seed)
     compiled: Any = AlreadyCompiled(session, start, programs)
     begun = time.perf_counter()
-    run_session(compiled, place, progress, resumed=False)
+    run_session(compiled, place, progress, Manner())
     return time.perf_counter() - begun

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trimtab.importing import import_sb3 as import_sb3
     from trimtab.keys import Purpose as Purpose
     from trimtab.keys import stream as stream
+    from trimtab.reproduction import diff as diff
+    from trimtab.reproduction import reproduce as reproduce
     from trimtab.types import HostEnv as HostEnv
     from trimtab.types import JaxEnv as JaxEnv
     from trimtab.types import Rollout as Rollout
@@ -56,6 +58,8 @@ _HOMES = {
     "import_sb3": "trimtab.importing",
     "Purpose": "trimtab.keys",
     "stream": "trimtab.keys",
+    "diff": "trimtab.reproduction",
+    "reproduce": "trimtab.reproduction",
     "HostEnv": "trimtab.types",
     "JaxEnv": "trimtab.types",
     "Rollout": "trimtab.types",

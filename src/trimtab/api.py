@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -12,17 +11,27 @@ import numpy as np
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.configuration import Configuration, default_configuration
-from trimtab.envs.make import entry_for, find, is_compiled, picked
-from trimtab.errors import RunFolderError, SettingError, UnknownEnvironmentError
+from trimtab.continuing import note_how_it_goes_on
+from trimtab.envs.make import find, picked
+from trimtab.errors import SettingError
 from trimtab.explain.report import Explanation
 from trimtab.log.progress import Progress, Quiet
 from trimtab.log.sinks import missing
 from trimtab.log.writer import read_jsonl, read_last
+from trimtab.opening import (
+    device_plan,
+    make_algorithm,
+    make_session,
+    open_session,
+    recorded_devices,
+    stored_configuration,
+    write_config,
+)
 from trimtab.settings import setting_names
 from trimtab.spaces import EnvSpec
 from trimtab.training.checkpoint import exists, read_manifest
-from trimtab.training.config import batch_size, num_updates, shuffled_units
-from trimtab.training.devices import DevicePlan, host_plan, plan, start_jax
+from trimtab.training.config import batch_size, num_updates
+from trimtab.training.devices import start_jax
 from trimtab.training.evaluations import of_best, while_training
 from trimtab.training.rundir import RunFolder
 from trimtab.training.specfile import read_spec
@@ -244,7 +253,8 @@ def train_configuration(
     if chosen:
         progress.say(f"vectorization: {configuration.training.vectorization} ({chosen['why']})")
     with folder.lock():
-        write_config(folder, configuration, devices, chosen)
+        extra = {"vectorization": dict(chosen)} if chosen else {}
+        write_config(folder, configuration, devices, extra)
         return _run(session, folder, progress, grace=grace)
 
 
@@ -273,23 +283,24 @@ def resume(
     env: Any = None,
     strict: bool = False,
     grace: float | None = None,
+    stop_after: int | None = None,
     **settings: Any,
 ) -> TrainedRun:
     """Go on with a run from its latest checkpoint, as if it had never stopped.
 
     If that one is damaged, the run goes on from the one before, and says so; with ``strict`` it
     does not. ``settings`` may raise ``total_steps``. ``env`` is needed where the run was given an
-    object in place of an id.
+    object in place of an id. ``stop_after`` so many updates, all in all, training ends early.
     """
-    folder = RunFolder.open(path)
+    folder, progress = RunFolder.open(path), progress or Quiet()
     with folder.lock():
-        configuration = stored_configuration(folder).with_values(settings, "resume()").checked()
+        before = stored_configuration(folder)
+        configuration = before.with_values(settings, "resume()").checked()
         devices = recorded_devices(folder)
         session = open_session(configuration, devices, env)
-        if settings:
-            chosen = folder.read_config().get("extra", {}).get("vectorization")
-            write_config(folder, configuration, devices, chosen)
-        return _run(session, folder, progress or Quiet(), resumed=True, strict=strict, grace=grace)
+        note_how_it_goes_on(folder, before, configuration, devices, progress)
+        manner = {"strict": strict, "grace": grace, "stop_after": stop_after}
+        return _run(session, folder, progress, resumed=True, **manner)
 
 
 def resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:
@@ -304,91 +315,6 @@ def resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:
 def load(path: Path | str, env: Any = None) -> TrainedRun:
     """A run from its folder; ``env`` is needed where it was given an object in place of an id."""
     return TrainedRun(RunFolder.open(path), env=env)
-
-
-def device_plan(configuration: Configuration, env: Any) -> DevicePlan:
-    """The devices that suit the configuration, on an environment or the id of one."""
-    training, algorithm = configuration.training, configuration.algorithm
-    weights = 2 * sum(a * b for a, b in itertools.pairwise(algorithm.hidden_sizes))
-    if not is_compiled(env):
-        minibatch = batch_size(training) // algorithm.minibatches
-        first_come = training.vectorization == "async"
-        return host_plan(training.devices, minibatch, weights, first_come)
-    batch, recurrent = batch_size(training), algorithm.gru_units is not None
-    units = shuffled_units(training, recurrent)
-    return plan(training.devices, training.num_envs, batch, units, algorithm.minibatches, weights)
-
-
-def make_algorithm(configuration: Configuration) -> Any:
-    from trimtab.algos.registry import algorithm_class
-
-    kind, settings = algorithm_class(configuration.algorithm_name), configuration.algorithm
-    return kind(**{key: getattr(settings, key) for key in setting_names(settings)})
-
-
-def make_session(configuration: Configuration, env: Any, devices: DevicePlan) -> Any:
-    from trimtab.training.session import prepare
-
-    algorithm = make_algorithm(configuration)
-    return prepare(env, algorithm, configuration.training, devices, configuration.env_options)
-
-
-def recorded_devices(folder: RunFolder) -> DevicePlan:
-    """The devices that a run was started on."""
-    recorded = folder.read_config()["devices"]
-    expected = {field.name for field in dataclasses.fields(DevicePlan)}
-    if set(recorded) != expected or not isinstance(recorded["devices"], int):
-        raise RunFolderError(
-            f"{folder.config_path}: expected a table [devices] with {', '.join(sorted(expected))}. "
-            "Restore the file from a copy, or start a new run."
-        )
-    return DevicePlan(**recorded)
-
-
-def open_session(configuration: Configuration, devices: DevicePlan, env: Any = None) -> Any:
-    """The session of a stored run, on the devices that it was recorded with where there are any."""
-    if env is not None:
-        return make_session(configuration, env, start_jax(devices))
-    try:
-        entry_for(configuration.env_id)
-    except UnknownEnvironmentError as error:
-        raise UnknownEnvironmentError(
-            f"{error} If a package of yours registers it: --import PACKAGE. If the run was given "
-            "an object: trimtab.load(path, env=...) takes it."
-        ) from None
-    return make_session(configuration, configuration.env_id, start_jax(devices))
-
-
-def write_config(
-    folder: RunFolder,
-    configuration: Configuration,
-    devices: DevicePlan,
-    chosen: Mapping[str, Any] | None = None,
-) -> None:
-    """Write ``config.toml``; ``chosen`` says how the vectorization was, if it was measured."""
-    extra: dict[str, Any] = {"vectorization": dict(chosen)} if chosen else {}
-    if not configuration.training.reproducible:
-        extra["reproducible"] = False
-    folder.write_config(
-        training=dataclasses.asdict(configuration.training),
-        algorithm=dataclasses.asdict(configuration.algorithm),
-        environment={"id": configuration.env_id, "options": dict(configuration.env_options)},
-        algorithm_name=configuration.algorithm_name,
-        devices=dataclasses.asdict(devices),
-        extra=extra or None,
-    )
-
-
-def stored_configuration(folder: RunFolder) -> Configuration:
-    """The configuration in a run's folder."""
-    stored = folder.read_config()
-    name = stored["algorithm_name"]
-    environment = stored["environment"]
-    plain = default_configuration("", name, environment.get("options"))
-    whole = {**stored["training"], **stored["algorithm"]}
-    return dataclasses.replace(
-        plain.with_values(whole, str(folder.config_path)), env_id=environment["id"]
-    ).checked()
 
 
 def _run(session: Any, folder: RunFolder, progress: Progress, **manner: Any) -> TrainedRun:

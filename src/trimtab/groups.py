@@ -9,19 +9,13 @@ from typing import Any, final
 
 import numpy as np
 
-from trimtab.api import (
-    TrainedRun,
-    announce,
-    configuration_of,
-    make_session,
-    stored_configuration,
-    tell_plan,
-    write_config,
-)
+from trimtab.api import TrainedRun, announce, configuration_of, tell_plan
 from trimtab.configuration import Configuration
+from trimtab.continuing import note_how_it_goes_on, require_continuation
 from trimtab.envs.make import entry_for
 from trimtab.errors import RunFolderError, SettingError
 from trimtab.log.progress import Progress, Quiet
+from trimtab.opening import make_session, stored_configuration, write_config
 from trimtab.training.checkpoint import exists, read_manifest
 from trimtab.training.config import batch_size, num_updates
 from trimtab.training.devices import DevicePlan, cores, start_jax
@@ -107,8 +101,9 @@ def train_members(
     run_dir: Path | str | None,
     progress: Progress,
     grace: float | None = None,
+    stop_after: int | None = None,
 ) -> TrainedGroup:
-    """Train the members of a group in a new folder."""
+    """Train the members of a group in a new folder; ``stop_after`` so many updates at the most."""
     if isinstance(env, str):
         entry_for(env)
     configurations = [of_member(configuration, member) for member in members]
@@ -127,6 +122,7 @@ def train_members(
         "environment": {"id": name, "options": dict(configuration.env_options)},
         "algorithm": algorithm,
         "solved_at": session.common.env.spec.solved_at,
+        "devices": session.devices,
         "runs": [
             {"folder": member.name, "seed": member.seed, "values": dict(member.values)}
             for member in members
@@ -143,7 +139,8 @@ def train_members(
     with _locked(folders):
         for run_folder, own in zip(folders, configurations, strict=True):
             write_config(run_folder, own, ONE_DEVICE)
-        return _run(session, folder, document, folders, progress, grace=grace)
+        manner = {"grace": grace, "stop_after": stop_after}
+        return _run(session, folder, document, folders, progress, **manner)
 
 
 def resume_group(
@@ -164,18 +161,35 @@ def resume_group(
     ]
     going = [RunFolder.open(folder.run_path(member)) for member in members]
     with _locked(going):
-        configurations = [
-            stored_configuration(one).with_values(settings, "resume()").checked() for one in going
-        ]
+        stored = [stored_configuration(one) for one in going]
+        configurations = [one.with_values(settings, "resume()").checked() for one in stored]
         first = configurations[0]
         entry_for(first.env_id)
         devices = devices_for("auto", len(going))
         session = group_session(first, members, first.env_id, devices)
-        if settings:
-            for run_folder, own in zip(going, configurations, strict=True):
-                write_config(run_folder, own, ONE_DEVICE)
+        progress = progress or Quiet()
+        listeners = [progress, *[Quiet()] * (len(going) - 1)]  # of all runs it is said once
+        for one, before, after, listener in zip(
+            going, stored, configurations, listeners, strict=True
+        ):
+            note_how_it_goes_on(one, before, after, ONE_DEVICE, listener)
         manner = {"resumed": True, "strict": strict, "grace": grace}
-        return _run(session, folder, document, going, progress or Quiet(), **manner)
+        return _run(session, folder, document, going, progress, **manner)
+
+
+def require_group(path: Path, configuration: Configuration, members: Sequence[Member]) -> None:
+    """Refuse to go on with the group in the folder if it is not of these members."""
+    folder = GroupFolder.open(path)
+    known = members_in(folder.read())
+    if [one.name for one in known] != [one.name for one in members]:
+        raise SettingError(
+            f"The group in {path} has the runs {', '.join(one.name for one in known)}, and "
+            f"{', '.join(one.name for one in members)} are asked for here. Give the same seeds and "
+            "values, or another folder with --run-dir."
+        )
+    for member in members:
+        run = RunFolder.open(folder.run_path(member))
+        require_continuation(run, stored_configuration(run), of_member(configuration, member))
 
 
 def group_resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:
@@ -263,7 +277,8 @@ def _run(
     ]
     stopped = done.outcome.stopped_by
     document = document | {"runs": rows, "stopped_by": stopped}
-    document["summary"] = [] if stopped else summary_of(folder.path, document)
+    ended = stopped is None and manner.get("stop_after") is None
+    document["summary"] = summary_of(folder.path, document) if ended else []
     folder.write(document)
     timing = {"compile": done.compile_seconds, "train": done.outcome.seconds}
     return TrainedGroup(folder, timing)

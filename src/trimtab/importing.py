@@ -8,15 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.api import (
-    TrainedRun,
-    device_plan,
-    make_session,
-    write_config,
-)
+from trimtab.api import TrainedRun
 from trimtab.configuration import default_configuration
 from trimtab.errors import ExportError
 from trimtab.export.sb3 import Layer, Sb3Policy, read_sb3
+from trimtab.opening import device_plan, make_session, write_config
 from trimtab.training.config import batch_size
 from trimtab.training.devices import start_jax
 from trimtab.training.rundir import RunFolder

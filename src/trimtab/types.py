@@ -4,7 +4,7 @@ Shapes: T is ``num_steps``, N is ``num_envs``. A JAX environment and an algorith
 written for one lane; collectors ``vmap`` them over the N lanes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
@@ -135,3 +135,16 @@ class HostEnv(Protocol):
     def step(self, actions: "np.ndarray") -> Step: ...
     def take_faults(self) -> list[LaneFault]: ...
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class SavableEnv(Protocol):
+    """A ``HostEnv`` whose state can be kept in a checkpoint, so that a resumed run is exact.
+
+    ``save_state`` is called between two steps, and gives arrays by name; it may raise
+    ``UnsavableError``. ``load_state`` is called after a ``reset``, and gives the observations that
+    the lanes were at.
+    """
+
+    def save_state(self) -> "dict[str, np.ndarray]": ...
+    def load_state(self, saved: "Mapping[str, np.ndarray]") -> Observation: ...

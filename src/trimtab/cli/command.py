@@ -20,6 +20,11 @@ COMMANDS = {
     "explain": ("trimtab.cli.explain", "say what a configuration will do, and what may be wrong"),
     "eval": ("trimtab.cli.evaluate", "play whole episodes with the policy of a run"),
     "resume": ("trimtab.cli.train", "go on with a run that was stopped, or make it longer"),
+    "reproduce": (
+        "trimtab.cli.reproduce",
+        "train a run again and compare all of its numbers, bit for bit",
+    ),
+    "diff": ("trimtab.cli.reproduce", "say what two runs differ in"),
     "export": ("trimtab.cli.export", "write the policy of a run to a file for use elsewhere"),
     "import-sb3": (
         "trimtab.cli.import_sb3",

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.cli.environments import ENV, ENV_OPTION, IMPORT, env_option, import_given
@@ -15,9 +15,9 @@ from trimtab.cli.group import group_members, resume_group_command, train_group_c
 from trimtab.collect.settings import HostSettings
 from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
-from trimtab.errors import TrimtabError
+from trimtab.errors import SettingError, TrimtabError
 from trimtab.settings import Bounds, setting_names
-from trimtab.training.members import read_sweep
+from trimtab.training.members import Member, read_sweep
 
 if TYPE_CHECKING:
     from trimtab.api import TrainedRun
@@ -73,6 +73,12 @@ def own_flags(configuration: Configuration) -> list[Flag]:
             metavar="NAME=VALUE,VALUE",
             read=read_sweep,
         ),
+        Flag(
+            "resume",
+            Literal["never", "auto"],
+            "never",
+            "auto, with --run-dir: go on with the run that the folder holds, or begin it",
+        ),
         GRACE,
         IMPORT,
         QUIET,
@@ -102,10 +108,14 @@ def train_command(arguments: Sequence[str]) -> int:
     configuration = configuration.with_values({name: values[name] for name in names}, "flags")
     configuration = configuration.checked()
     members = group_members(configuration, values, given)
+    if values["resume"] == "auto" and not values["run_dir"]:
+        raise SettingError("--resume auto needs --run-dir: the folder of the run to go on with.")
+    if values["resume"] == "auto" and holds_run(Path(values["run_dir"]).expanduser()):
+        return _go_on(configuration, members, values)
 
     from trimtab.api import train_configuration
 
-    with contextlib.closing(_progress(values)) as progress:
+    with contextlib.closing(progress_of(values)) as progress:
         if members:
             return train_group_command(configuration, members, values, progress)
         run = train_configuration(
@@ -116,6 +126,30 @@ def train_command(arguments: Sequence[str]) -> int:
             grace=values["grace"],
         )
     return _conclude(run, steps_before=0, as_json=values["json"])
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a run, or a group of them, has begun in the folder."""
+    from trimtab.training.groupdir import is_group
+
+    return is_group(folder) or os.path.isfile(folder / "config.toml")
+
+
+def _go_on(configuration: Configuration, members: list[Member], values: dict[str, Any]) -> int:
+    """Go on with what the folder holds, if that is what was asked for."""
+    from trimtab.continuing import require_continuation
+    from trimtab.groups import require_group
+    from trimtab.opening import stored_configuration
+    from trimtab.training.rundir import RunFolder
+
+    folder = Path(values["run_dir"]).expanduser()
+    if members:
+        require_group(folder, configuration, members)
+    else:
+        run = RunFolder.open(folder)
+        require_continuation(run, stored_configuration(run), configuration)
+    total = configuration.training.total_steps
+    return _resume({**values, "run": str(folder), "strict": False, "total_steps": total})
 
 
 def algorithm_named(arguments: Sequence[str]) -> str:
@@ -180,7 +214,10 @@ def resume_command(arguments: Sequence[str]) -> int:
     """``trimtab resume RUN``"""
     values = parse(RESUME, arguments)
     import_given(values["imports"])
+    return _resume(values)
 
+
+def _resume(values: dict[str, Any]) -> int:
     from trimtab.api import resume, resume_point
     from trimtab.groups import group_resume_point
     from trimtab.training.groupdir import is_group
@@ -192,7 +229,7 @@ def resume_command(arguments: Sequence[str]) -> int:
     before, planned = point(path, **settings)
     if before >= planned:
         return _nothing_left(values, before, planned)
-    with contextlib.closing(_progress(values)) as progress:
+    with contextlib.closing(progress_of(values)) as progress:
         if is_group(path):
             return resume_group_command(path, settings, values, progress)
         run = resume(
@@ -212,7 +249,7 @@ def _nothing_left(values: dict[str, Any], steps: int, planned: int) -> int:
     return 0
 
 
-def _progress(values: dict[str, Any]) -> "Progress":
+def progress_of(values: dict[str, Any]) -> "Progress":
     """What watches the training: JSON for programs, a live line on a terminal, else nothing."""
     from trimtab.log.progress import Events, Live, Terse
 

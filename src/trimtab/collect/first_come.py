@@ -21,6 +21,7 @@ from jax import Array
 from trimtab.collect.acting import ActingPrograms
 from trimtab.collect.host import Episode, LaneCollector, lane_seeds
 from trimtab.collect.workers import WorkerPool
+from trimtab.envs.state import UnsavableError
 from trimtab.keys import Purpose, stream
 from trimtab.types import Rollout
 
@@ -102,6 +103,14 @@ class FirstComeCollector:
                     self._advance(number, algorithm)
         self._ages += [update - fragment.version for fragment in taken]
         return joined([fragment.rollout for fragment in taken])
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Workers are in the middle of fragments at any time."""
+        raise UnsavableError("its workers are served first come, first served")
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        """As ``save``."""
+        raise UnsavableError("its workers are served first come, first served")
 
     def take_episodes(self) -> list[Episode]:
         """The episodes that ended since the last call."""

@@ -21,8 +21,9 @@ from jax import Array
 
 from trimtab.collect.acting import Acted, ActingPrograms, Prepared
 from trimtab.collect.rows import RolloutRows
+from trimtab.envs.state import UnsavableError
 from trimtab.keys import Purpose, lane_streams
-from trimtab.types import HostEnv, Memory, Rollout, Step
+from trimtab.types import HostEnv, Memory, Rollout, SavableEnv, Step
 
 # Gymnasium's environments take seeds of 31 bits.
 _SEED_BITS = np.uint32(0x7FFF_FFFF)
@@ -73,6 +74,13 @@ class EpisodeTally:
             self._lengths[ended] = 0
         return ended
 
+    def save(self) -> dict[str, np.ndarray]:
+        """The episodes as far as they have come."""
+        return {"returns": self._returns.copy(), "lengths": self._lengths.copy()}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self._returns[:], self._lengths[:] = saved["returns"], saved["lengths"]
+
     @property
     def unfinished(self) -> list[Episode]:
         """Every lane's episode as far as it has come."""
@@ -121,6 +129,18 @@ class HostCollector:
             except StopIteration as done:
                 return done.value
 
+    def save(self) -> dict[str, np.ndarray]:
+        """All that goes on after a rollout; raises UnsavableError where that cannot be told."""
+        if not isinstance(self._env, SavableEnv):
+            raise UnsavableError(f"lanes of a {type(self._env).__name__} cannot be saved")
+        return {**self._lanes.save(), **self._env.save_state()}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Go on from what ``save`` gave, after ``start``."""
+        if not isinstance(self._env, SavableEnv):
+            raise UnsavableError(f"lanes of a {type(self._env).__name__} cannot be restored")
+        self._lanes.restore(self._env.load_state(saved), saved)
+
     def take_episodes(self) -> list[Episode]:
         """The episodes that ended since the last call."""
         return self._lanes.tally.take()
@@ -145,6 +165,25 @@ class LaneCollector:
         self._obs = copied(obs)
         self._memory: Memory = self._programs.first_memories(algorithm, learner)
         self._remembers = bool(jax.tree.leaves(self._memory))
+        self._first_memory = self._next_first_memory = self._memory
+
+    def save(self) -> dict[str, np.ndarray]:
+        """What the lanes have on their way, between two rollouts."""
+        if not self._rows.empty:
+            raise UnsavableError("some of its lanes are ahead of others, since one was restarted")
+        memory = {
+            f"memory{number}": np.array(leaf)
+            for number, leaf in enumerate(jax.tree.leaves(self._memory))
+        }
+        return {"ended": self._ended.copy(), **self.tally.save(), **memory}
+
+    def restore(self, obs: Any, saved: Mapping[str, np.ndarray]) -> None:
+        """Go on from ``saved``, with the observations that the lanes are at."""
+        self._obs, self._ended = copied(obs), saved["ended"].copy()
+        self.tally.restore(saved)
+        tree = jax.tree.structure(self._memory)
+        leaves = [jnp.array(saved[f"memory{number}"]) for number in range(tree.num_leaves)]
+        self._memory = jax.tree.unflatten(tree, leaves)
         self._first_memory = self._next_first_memory = self._memory
 
     def steps(

@@ -34,6 +34,11 @@ class RolloutRows:
         return self._common is not None
 
     @property
+    def empty(self) -> bool:
+        """Whether no lane has a row yet, of this rollout or of the next."""
+        return self._common == 0
+
+    @property
     def next(self) -> Any:
         """The row that each lane fills next: a number while all keep step, else one for each."""
         return self._rows.copy() if self._common is None else self._common

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from trimtab.envs.lane_group import LaneBuffers, LaneGroup
+from trimtab.envs.state import UnsavableError
 from trimtab.errors import EnvironmentFaultError
 from trimtab.spaces import EnvSpec
 
 # Orders.
-ATTACH, RESET, STEP, CLOSE = b"a", b"r", b"s", b"c"
+ATTACH, RESET, STEP, SAVE, LOAD, CLOSE = b"a", b"r", b"s", b"v", b"l", b"c"
 # Answers: done; done, and a list of mended faults follows; not done, and the error's text follows.
 DONE, MENDED, FAILED = b"d", b"m", b"f"
 
@@ -65,13 +66,13 @@ def main(orders: int, answers: int, memory: int, trainer: int) -> None:
         num_envs, num_workers = pickle.loads(inbox.recv_bytes())
         shared = SharedLanes(memory, group.spec, num_envs, num_workers)
         group.attach(shared.buffers, shared.at[number])
-        _serve(group, orders, outbox)
+        _serve(group, inbox, outbox)
     finally:
         group.close()
 
 
-def _serve(group: LaneGroup, orders: int, outbox: Connection) -> None:
-    answers = outbox.fileno()
+def _serve(group: LaneGroup, inbox: Connection, outbox: Connection) -> None:
+    orders, answers = inbox.fileno(), outbox.fileno()
     while True:
         order = os.read(orders, 1)
         try:
@@ -79,6 +80,13 @@ def _serve(group: LaneGroup, orders: int, outbox: Connection) -> None:
                 group.step()
             elif order == RESET:
                 group.reset()
+            elif order == SAVE:
+                saved = pickle.dumps(_saved(group))
+                os.write(answers, DONE)
+                outbox.send_bytes(saved)
+                continue
+            elif order == LOAD:
+                group.load(*pickle.loads(inbox.recv_bytes()))
             else:  # told to close, or the trainer is gone
                 return
         except Exception as error:
@@ -89,6 +97,14 @@ def _serve(group: LaneGroup, orders: int, outbox: Connection) -> None:
             outbox.send_bytes(pickle.dumps(faults))
         else:
             os.write(answers, DONE)
+
+
+def _saved(group: LaneGroup) -> Any:
+    """What the group saves, or why it cannot."""
+    try:
+        return group.save()
+    except UnsavableError as error:
+        return str(error)
 
 
 def _fail(outbox: Connection, error: Exception) -> None:

@@ -9,18 +9,27 @@ import itertools
 import os
 import select
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, final
 
 import cloudpickle
 import numpy as np
 
-from trimtab.collect.worker_entry import ATTACH, CLOSE, RESET, STEP, SharedLanes
+from trimtab.collect.worker_entry import (
+    ATTACH,
+    CLOSE,
+    LOAD,
+    RESET,
+    SAVE,
+    STEP,
+    SharedLanes,
+)
 from trimtab.collect.worker_process import WorkerFailedError, WorkerLostError, WorkerProcess
 from trimtab.envs.gymnasium_spaces import tree_of
 from trimtab.envs.lane_group import LaneBuffers, name_of
 from trimtab.envs.seeding import restart_seed
-from trimtab.errors import EnvironmentFaultError, SettingError
+from trimtab.envs.state import UnsavableError, joined_states, packed, states_of, unpacked
+from trimtab.errors import CheckpointError, EnvironmentFaultError, SettingError
 from trimtab.faults import Deadlines, FaultPolicy, LaneFault, RestartBudget
 from trimtab.spaces import EnvSpec
 from trimtab.types import Observation, Step
@@ -102,6 +111,44 @@ class WorkerPool:
         restarted = [self.finish(number) for number in range(self.num_workers)]
         self._idle = any(restarted)
         return self._step
+
+    def save_state(self) -> dict[str, np.ndarray]:
+        """As ``SavableEnv`` says."""
+        for worker in self._workers:
+            worker.order(SAVE)
+        parts, restarts = [], []
+        try:
+            for worker in self._workers:
+                worker.answer(self._deadlines.start)
+                answer = worker.message()
+                if isinstance(answer, str):
+                    parts.append(UnsavableError(answer))
+                    continue
+                parts.append(answer[0])
+                restarts += answer[1]
+        except (WorkerLostError, WorkerFailedError) as error:  # the next step will mend it
+            raise UnsavableError(f"a worker {error}") from None
+        for part in parts:
+            if isinstance(part, UnsavableError):
+                raise part
+        own = {"restarts": np.asarray(restarts, np.int64), "lane_restarts": self._restarts.copy()}
+        own["first_seeds"] = self._first_seeds.copy()
+        return {**packed(joined_states(parts)), **self.buffers.save(), **own}
+
+    def load_state(self, saved: Mapping[str, np.ndarray]) -> Observation:
+        """As ``SavableEnv`` says; the number of workers may be another."""
+        states, restarts = unpacked(saved), saved["restarts"].tolist()
+        for worker, lanes in zip(self._workers, self.lanes, strict=True):
+            part = states_of(states, lanes), restarts[lanes.start : lanes.stop]
+            worker.order(LOAD, part)
+        for worker in self._workers:
+            try:
+                worker.answer(self._deadlines.start)
+            except (WorkerLostError, WorkerFailedError) as error:
+                raise CheckpointError(f"{self._name}: a worker could not go on: {error}") from None
+        self.buffers.load(saved)
+        self._restarts[:], self._first_seeds[:] = saved["lane_restarts"], saved["first_seeds"]
+        return self._step.obs
 
     def take_faults(self) -> list[LaneFault]:
         """The faults that were mended since the last call."""

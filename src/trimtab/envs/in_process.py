@@ -1,12 +1,13 @@
 """Environments in this process, stepped one after another: the quickest way for cheap ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from trimtab.envs.gymnasium_spaces import tree_of
 from trimtab.envs.lane_group import LaneBuffers, LaneGroup
+from trimtab.envs.state import packed, unpacked
 from trimtab.faults import FaultPolicy, LaneFault
 from trimtab.spaces import EnvSpec
 from trimtab.types import Observation, Step
@@ -48,6 +49,20 @@ class InProcessEnv:
         self._buffers.action[:] = actions
         self._group.step()
         return self._step
+
+    def save_state(self) -> dict[str, np.ndarray]:
+        """As ``SavableEnv`` says."""
+        states, restarts = self._group.save()
+        counts = np.asarray(restarts, np.int64)
+        first = self._buffers.seed.copy()
+        own = {"restarts": counts, "lane_restarts": counts, "first_seeds": first}
+        return {**packed(states), **self._buffers.save(), **own}
+
+    def load_state(self, saved: Mapping[str, np.ndarray]) -> Observation:
+        """As ``SavableEnv`` says."""
+        self._group.load(unpacked(saved), saved["restarts"].tolist())
+        self._buffers.load(saved)
+        return self._obs
 
     def take_faults(self) -> list[LaneFault]:
         """The faults that were mended since the last call."""

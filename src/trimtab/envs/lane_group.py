@@ -17,6 +17,7 @@ import numpy as np
 
 from trimtab.envs.gymnasium_spaces import BadValueError, Border, spec_of
 from trimtab.envs.seeding import restart_seed
+from trimtab.envs.state import LaneStates, load_states, save_states
 from trimtab.errors import EnvironmentFaultError
 from trimtab.faults import FaultPolicy, LaneFault, RestartBudget
 from trimtab.spaces import EnvSpec, leaf_spaces, zeros
@@ -80,6 +81,20 @@ class LaneBuffers(NamedTuple):
     def size(spec: EnvSpec, num_envs: int) -> int:
         """Bytes that the arrays take."""
         return _offsets(spec, num_envs)[1]
+
+    def save(self) -> dict[str, np.ndarray]:
+        """What the lanes need to go on, between two steps."""
+        obs = {f"obs{number}": leaf.copy() for number, leaf in enumerate(self.obs)}
+        counts = {name: getattr(self, name).copy() for name in ("seed", "episode", "step")}
+        return {**obs, **counts}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Restore what ``save`` kept."""
+        for number, leaf in enumerate(self.obs):
+            leaf[:] = saved[f"obs{number}"]
+        for name in ("seed", "episode", "step"):
+            getattr(self, name)[:] = saved[name]
+        self.idle[:] = False
 
     def rows(self, lanes: range) -> "LaneBuffers":
         """The same arrays, seen by some of the lanes."""
@@ -202,6 +217,15 @@ class LaneGroup:
         """The faults that were mended since the last call."""
         faults, self._faults = self._faults, []
         return faults
+
+    def save(self) -> tuple[LaneStates, list[int]]:
+        """The environments' states and the lanes' restarts; raises UnsavableError if it cannot."""
+        return save_states(self._envs), self._restarts
+
+    def load(self, states: LaneStates, restarts: list[int]) -> None:
+        """Go on from there, after a reset; the buffers are the caller's to restore."""
+        load_states(self._envs, states)
+        self._restarts = restarts
 
     def close(self) -> None:
         for env in self._envs:

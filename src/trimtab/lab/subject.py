@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trimtab.api import make_session, open_session, recorded_devices, stored_configuration
 from trimtab.configuration import Configuration
 from trimtab.errors import CheckpointError, SettingError, did_you_mean
 from trimtab.lab.plan import Split
+from trimtab.opening import make_session, open_session, recorded_devices, stored_configuration
 from trimtab.training.checkpoint import read_manifest
 from trimtab.training.devices import DevicePlan, start_jax
 from trimtab.training.rundir import RunFolder

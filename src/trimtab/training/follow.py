@@ -43,6 +43,7 @@ ARTIFACT_SECONDS = 600.0
 POINTS_AT_ONCE = 200
 SILENCE_SECONDS = 10.0
 _LONGEST_REASON = 300
+_FIGURES = (".png", ".svg", ".html")
 
 
 @dataclasses.dataclass
@@ -53,6 +54,7 @@ class Cursor:
     offset: int = 0  # in metrics.jsonl, behind that update
     evaluation_steps: int = 0
     artifact: str = ""  # the manifest of the checkpoint that it has
+    figures: dict[str, str] = dataclasses.field(default_factory=dict)  # those that it has
     memory: dict[str, Any] = dataclasses.field(default_factory=dict)  # the sink's own
 
     @staticmethod
@@ -190,8 +192,15 @@ class Follower:
         self._sink = None
 
     def _attach(self, sink: Sink) -> None:
-        """The best checkpoint, unless the tracker has it."""
+        """The best checkpoint and the figures, unless the tracker has them."""
         self._attached_at = time.monotonic()
+        for path in figures_of(self._folder.path):
+            found = path.stat()
+            version = f"{found.st_size}-{found.st_mtime_ns}"
+            if self._cursor.figures.get(path.name) != version:
+                sink.attach(f"figures/{path.name}", path)
+                self._cursor.figures[path.name] = version
+                self._cursor.store(self._path)
         best = self._folder.checkpoint_path("best")
         with _copied(best) as (copy, identity):
             if copy is None or identity == self._cursor.artifact:
@@ -199,6 +208,17 @@ class Follower:
             sink.attach("checkpoint-best", copy)
         self._cursor.artifact = identity
         self._cursor.store(self._path)
+
+
+def figures_of(folder: Path) -> list[Path]:
+    """The pictures and pages that a run's folder holds, such as what the lab or a report made."""
+    places = (folder, folder / "figures")
+    return sorted(
+        path
+        for place in places
+        for path in place.glob("*")
+        if path.suffix in _FIGURES and path.is_file()
+    )
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ from trimtab.training.session import (
 )
 from trimtab.training.statistics import standard_error
 from trimtab.training.step import Run
+from trimtab.training.tracking import tracked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,8 +232,11 @@ def run_group(
             for folder, point in zip(folders, saved or [None] * len(folders), strict=True)
         ]
         ledger = GroupLedger(ledgers, session.joined, say)
-        loop = Loop(session.stacked, programs, session.schedule, ledger, saver, progress)
-        return GroupOutcome(loop.go(runs, manner.grace), compile_seconds, ledger.failures)
+        schedule = dataclasses.replace(session.schedule, stop_after=manner.stop_after)
+        resumed_at = saved[0].notes["steps"] if saved else 0
+        with tracked(folders, session.common.settings.track, resumed_at, progress) as watched:
+            loop = Loop(session.stacked, programs, schedule, ledger, saver, watched)
+            return GroupOutcome(loop.go(runs, manner.grace), compile_seconds, ledger.failures)
 
 
 def _together(

@@ -40,8 +40,8 @@ OVERLAPPED_UPDATES_PER_CALL = 16
 class HostSession:
     """What a run is made of, once its configuration has been checked.
 
-    A run's ``lanes`` are ``()``: the state of its environments is not in arrays of ours. A run that
-    is resumed begins new episodes.
+    A run's ``lanes`` are ``()``: the state of its environments is not in arrays of ours. Only a
+    checkpoint has it, as arrays by name, where the environments can be saved (``SavableEnv``).
     """
 
     env: HostSource
@@ -130,7 +130,7 @@ class HostSession:
         compiled = jax.jit(learn).lower(self.algorithm, run, rollout).compile()
         step = HostStep(self._lanes, collector, compiled, self.settings.overlap)
         while_training = (self.settings.eval_episodes, not self.settings.eval_stochastic)
-        return run, Programs(step, self.evaluator(*while_training), step.take_notices)
+        return run, Programs(step, self.evaluator(*while_training), step.take_notices, step.whole)
 
     def _collector(self, learner: Any) -> tuple[Collector, Rollout]:
         """What collects, with its programs compiled, and the shapes of its rollouts."""
@@ -148,8 +148,9 @@ class HostSession:
         return HostCollector(env, of_all, steps), rollout
 
     def place(self, run: Run) -> Run:
-        """On the first device."""
-        return jax.device_put(run, jax.devices()[0])
+        """On the first device, but for what is the environments'."""
+        placed = jax.device_put(run._replace(lanes=()), jax.devices()[0])
+        return placed._replace(lanes=run.lanes)
 
     def close(self) -> None:
         """Close the environments of training, if they were made."""

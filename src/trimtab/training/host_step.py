@@ -4,14 +4,17 @@ With ``overlap`` the next rollout is collected while a thread of its own makes a
 policy from before that update. JAX lets go of Python's lock while it computes.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol, final
 
+import jax
 import numpy as np
 from jax import Array
 
 from trimtab.collect.host import Episode, episode_metrics
+from trimtab.envs.state import UnsavableError
 from trimtab.faults import LaneFault
 from trimtab.keys import Purpose, stream
 from trimtab.training.step import FAULT_METRIC, Run
@@ -23,6 +26,8 @@ class Collector(Protocol):
 
     def start(self, algorithm: Any, learner: Any, root: Array, update: int) -> None: ...
     def collect(self, algorithm: Any, learner: Any, root: Array, update: int) -> Rollout: ...
+    def save(self) -> dict[str, np.ndarray]: ...
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None: ...
     def take_episodes(self) -> list[Episode]: ...
     def take_metrics(self) -> Mapping[str, float]: ...
 
@@ -40,12 +45,16 @@ class HostStep:
         self._before: Run | None = None  # the run before its latest update
         self._notices: list[str] = []
         self._told: set[str] = set()
+        self._timed_at = 0.0
 
     def __call__(self, algorithm: Any, run: Run, count: Any) -> tuple[Run, Mapping[str, Any]]:
         if run is not self._latest:
             self._done, self._before = int(run.update), None
         if not self._started:
+            self._timed_at = time.perf_counter()
             self._collector.start(algorithm, run.learner, run.root, self._done)
+            self._take_up(run)
+            run = run._replace(lanes=())
             self._started = True
         host_rows: list[dict[str, float]] = []
         learned: list[Future[tuple[Run, Metrics]]] = []
@@ -54,11 +63,17 @@ class HostStep:
             for update in range(self._done, self._done + int(count)):
                 behind = self._before if self._overlap else None
                 acting = latest.result()[0] if behind is None else behind
+                begun = time.perf_counter()
                 rollout = self._collector.collect(algorithm, acting.learner, run.root, update)
-                host_rows.append(self._host_metrics(policy_age=0 if behind is None else 1))
+                collected = time.perf_counter()
+                host_metrics = self._host_metrics(policy_age=0 if behind is None else 1)
                 self._before = latest.result()[0]
                 latest = thread.submit(self._learn, algorithm, self._before, rollout)
                 learned.append(latest)
+                if not self._overlap:  # the next rollout would wait for it anyway
+                    jax.block_until_ready(latest.result()[0].learner)
+                spent = collected - begun, time.perf_counter() - collected
+                host_rows.append({**host_metrics, **self._timing(rollout.reward.size, *spent)})
         run = latest.result()[0]
         self._done, self._latest = self._done + len(learned), run
         rows = [
@@ -70,10 +85,56 @@ class HostStep:
         columns[FAULT_METRIC] = np.full((len(rows), 2), -1)
         return run, columns
 
+    def whole(self, run: Run) -> Run:
+        """The run with the state of its environments, where that can be saved."""
+        if run is not self._latest or not self._started:
+            return run
+        try:
+            return run._replace(lanes=self._saved())
+        except UnsavableError:
+            return run
+
+    def _saved(self) -> dict[str, np.ndarray]:
+        if self._overlap:
+            raise UnsavableError("with overlap, a rollout is on its way while an update is")
+        return self._collector.save()
+
+    def _take_up(self, run: Run) -> None:
+        """Go on with the episodes of a run that is resumed, or say why they are new."""
+        if self._done == 0:
+            return
+        try:
+            if run.lanes:
+                self._collector.restore(run.lanes)
+                return
+            self._saved()
+            why = "the checkpoint does not hold the state of its environments"
+        except UnsavableError as error:
+            why = str(error)
+        self._notices.append(
+            f"New episodes begin here, since {why}. From here on the run differs from one that "
+            "never stopped; config.toml notes it."
+        )
+
     def take_notices(self) -> list[str]:
         """What is to be said of the steps since the last call: which lanes were restarted, why."""
         notices, self._notices = self._notices, []
         return notices
+
+    def _timing(self, steps: int, collecting: float, updating: float) -> dict[str, float]:
+        """How fast the two parts of an update went, and their shares of the time since the last.
+
+        With overlap an update has no time of its own.
+        """
+        now = time.perf_counter()
+        whole, self._timed_at = now - self._timed_at, now
+        parts = {"collect": collecting} | ({} if self._overlap else {"update": updating})
+        figures = {f"time/{name}_share": seconds / whole for name, seconds in parts.items()}
+        rates = {
+            f"time/{name}_steps_per_second": steps / max(seconds, 1e-9)
+            for name, seconds in parts.items()
+        }
+        return {**rates, **figures}
 
     def _host_metrics(self, policy_age: int) -> dict[str, float]:
         faults = self._env.take_faults()

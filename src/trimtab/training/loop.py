@@ -42,6 +42,12 @@ class Schedule:
     checkpoint_seconds: float = 30.0
     runs: int = 1  # that a call advances
     transitions_per_call: int = TRANSITIONS_PER_CALL
+    stop_after: int | None = None  # updates; a run that is stopped there is not done
+
+    @property
+    def end(self) -> int:
+        """The updates that are done when the loop ends."""
+        return self.updates if self.stop_after is None else min(self.stop_after, self.updates)
 
     @property
     def capacity(self) -> int:
@@ -51,7 +57,7 @@ class Schedule:
 
     def next_call(self, done: int) -> int:
         """How many updates the next call makes: none past an evaluation or a checkpoint."""
-        stops = [self.updates, done + self.capacity]
+        stops = [self.end, done + self.capacity]
         stops += [done + every - done % every for every in self._cadences()]
         return min(stops) - done
 
@@ -60,7 +66,7 @@ class Schedule:
 
     def saves(self, done: int, seconds_since: float) -> bool:
         """Whether a checkpoint is due; at its end a run is saved in any case."""
-        if done == self.updates:
+        if done == self.end:
             return False
         if self.checkpoint_every:
             return done % self.checkpoint_every == 0
@@ -83,6 +89,8 @@ class Programs:
     evaluate: Any  # (algorithm, learner, root) -> Episodes
     # What is to be said of the steps since it was last asked, a sentence each.
     take_notices: Callable[[], Sequence[str]] = tuple
+    # The run as a checkpoint holds it, with what is outside of the programs.
+    whole: Callable[[Run], Run] = lambda run: run
 
 
 @dataclasses.dataclass
@@ -123,7 +131,7 @@ class Loop:
         self._saved_at = self._telemetry.begun
         self._first_update = done
         with StopRequest(grace) as stop:
-            while done < schedule.updates and stop.requested is None:
+            while done < schedule.end and stop.requested is None:
                 count = schedule.next_call(done)
                 run, metrics = self._programs.step(self._algorithm, run, np.int32(count))
                 for words in self._programs.take_notices():
@@ -213,7 +221,7 @@ class Loop:
     def _save(self, run: Run, done: int) -> None:
         """Save the run; nothing unchecked ever is."""
         self._record()
-        self._ledger.save(run, done)
+        self._ledger.save(self._programs.whole(run), done)
         self._saved_at = time.perf_counter()
 
 

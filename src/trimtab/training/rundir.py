@@ -43,7 +43,7 @@ _SCHEMA: dict[str, type] = {
     "algorithm_name": str,
     **dict.fromkeys(("environment", "training", "algorithm", "devices"), dict),
 }
-_PACKAGES = ("trimtab", "jax", "jaxlib", "numpy", "gymnasium", "gymnax", "brax")
+PACKAGES = ("trimtab", "jax", "jaxlib", "numpy", "gymnasium", "gymnax", "brax")
 _LOCK_ATTEMPTS = 10  # `list_runs` holds the lock for an instant when it looks whether it is free
 _LONGEST_ENVIRONMENT_NAME = 80
 
@@ -170,6 +170,7 @@ class RunFolder:
         environment: Mapping[str, Any],
         algorithm_name: str,
         devices: Mapping[str, Any],
+        machine: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Write ``config.toml``, with the package versions and the git state of this moment.
@@ -184,10 +185,14 @@ class RunFolder:
             "training": training,
             "algorithm": algorithm,
             "devices": devices,
-            "extra": extra or None,
-            "versions": checkpoint.library_versions(*_PACKAGES),
+            "extra": _without_none(extra),
+            "versions": checkpoint.library_versions(*PACKAGES),
+            "machine": _without_none(machine),
             "git": git_state() or None,
         }
+        self._replace_config(document)
+
+    def _replace_config(self, document: Mapping[str, Any]) -> None:
         text = tomlfile.dumps(document)
         aside = self.path / f".{_CONFIG}.partial"
         with _refusing(self.path), aside.open("w", encoding="utf-8", newline="\n") as file:
@@ -195,6 +200,24 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
             aside.replace(self.config_path)
+
+    def note_resume(self, entry: Mapping[str, Any]) -> None:
+        """Keep in ``config.toml`` that the run went on otherwise than it had begun.
+
+        ``entry`` has the ``steps`` at which it did. What was noted of later steps is forgotten:
+        they have been taken back.
+        """
+        document = self.read_config()
+        earlier = [one for one in self.resumed if one["steps"] < entry["steps"]]
+        same = [one for one in self.resumed if one["steps"] == entry["steps"]]
+        merged = {key: value for one in [*same, entry] for key, value in one.items()}
+        document["extra"] = {**document.get("extra", {}), "resumed": [*earlier, merged]}
+        self._replace_config(document)
+
+    @property
+    def resumed(self) -> list[dict[str, Any]]:
+        """Where the run went on otherwise than it had begun, as ``note_resume`` noted it."""
+        return list(self.read_config().get("extra", {}).get("resumed", []))
 
     def read_config(self) -> dict[str, Any]:
         """What ``config.toml`` says: at least what ``write_config`` must be given."""
@@ -215,6 +238,11 @@ class RunFolder:
                 "Restore the file from a copy, or start a new run."
             )
         return document
+
+
+def _without_none(table: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What is left of a table; None, which is not written, if that is nothing."""
+    return {name: value for name, value in (table or {}).items() if value is not None} or None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -316,10 +344,11 @@ def list_runs(base: Path | str = RUNS) -> list[RunSummary]:
                 with contextlib.suppress(OSError):
                     started[path] = (path / _CONFIG).stat().st_mtime
     newest_first = sorted(started, key=lambda path: (-started[path], path.name))
-    return [_summary(RunFolder(path)) for path in newest_first]
+    return [summary(RunFolder(path)) for path in newest_first]
 
 
-def _summary(folder: RunFolder) -> RunSummary:
+def summary(folder: RunFolder) -> RunSummary:
+    """What a run's folder says of it, as far as it can be read."""
     config: dict[str, Any] = {}
     total_steps = None
     with contextlib.suppress(RunFolderError, SettingError):

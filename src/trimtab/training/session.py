@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 
 from trimtab.envs.make import find
 from trimtab.envs.wrappers import wrapped
-from trimtab.errors import DamagedCheckpointError, SettingError
+from trimtab.errors import CheckpointError, DamagedCheckpointError, SettingError
 from trimtab.log.progress import Progress
 from trimtab.log.writer import read_last
 from trimtab.spaces import EnvSpec
@@ -158,6 +159,7 @@ class Manner:
     resumed: bool = False  # from its latest checkpoint
     strict: bool = False  # a damaged checkpoint is an error, even if the one before it is whole
     grace: float | None = None  # see ``StopRequest``
+    stop_after: int | None = None  # updates, though the run would be longer
 
 
 def run_session(
@@ -173,10 +175,12 @@ def run_session(
     with contextlib.closing(session), Saver() as saver:
         point = saved_point(session, folder, progress, manner)
         start = run if point is None else session.place(point.run)
+        note_new_episodes(session, folder, point)
         resumed_at = 0 if point is None else point.notes["steps"]
         ledger = open_ledger(session, folder, saver, point)
         with tracked([folder], settings.track, resumed_at, progress) as watched:
-            loop = Loop(session.algorithm, programs, session.schedule, ledger, saver, watched)
+            schedule = dataclasses.replace(session.schedule, stop_after=manner.stop_after)
+            loop = Loop(session.algorithm, programs, schedule, ledger, saver, watched)
             return loop.go(start, manner.grace), compile_seconds
 
 
@@ -202,6 +206,14 @@ def open_ledger(
     return ledger
 
 
+def note_new_episodes(session: Session, folder: RunFolder, point: "SavedPoint | None") -> None:
+    """Keep in ``config.toml`` that a run goes on without the state of its environments."""
+    if point is None or point.run.lanes != () or session.template.lanes != ():
+        return
+    if point.notes["update"] < session.schedule.updates:
+        folder.note_resume({"steps": point.notes["steps"], "new_episodes": True})
+
+
 @dataclasses.dataclass(frozen=True)
 class SavedPoint:
     """Where a run goes on."""
@@ -223,7 +235,7 @@ def saved_point(
         path = folder.checkpoint_path(name)
         while checkpoint.exists(path):
             try:
-                return load_run(session, folder, name)
+                return load_run(session, folder, name, whole=True)
             except DamagedCheckpointError as error:
                 replaceable = name == "best" or checkpoint.previous(path).exists()
                 if manner.strict or not (path.exists() and replaceable):
@@ -253,12 +265,36 @@ def _as_best(run: Run, notes: Mapping[str, Any]) -> Best:
     return Best(moment, notes["evaluation"], saved=True)
 
 
-def load_run(session: Session, folder: RunFolder, name: str) -> tuple[Run, dict[str, Any]]:
-    """A checkpoint of the folder, as this session's run, and the notes that came with it."""
-    template = session.template
+def load_run(
+    session: Session, folder: RunFolder, name: str, whole: bool = False
+) -> tuple[Run, dict[str, Any]]:
+    """A checkpoint of the folder, as this session's run, and the notes that came with it.
+
+    With ``whole``, the state of environments outside of the compiled program comes too.
+    """
+    template, outside = session.template, session.template.lanes == ()
+    if outside and whole:
+        template = template._replace(lanes=saved_lanes(folder.checkpoint_path(name)))
     expect = {
         "environment": session.env.spec.id,
         "network": network_shapes(template),
     }
-    run, notes = checkpoint.load(folder.checkpoint_path(name), template, expect=expect)
+    run, notes = checkpoint.load(
+        folder.checkpoint_path(name), template, expect=expect, partial=outside and not whole
+    )
     return run, dict(notes)
+
+
+def saved_lanes(path: Path) -> Any:
+    """Arrays of the shapes that a checkpoint has of its environments; () if it has none."""
+    shapes = {}
+    for name, entry in checkpoint.read_manifest(path)["leaves"].items():
+        part, _, name = name.partition("/")
+        if part == "lanes":
+            try:
+                # Without memory of its own, whatever a stranger's manifest says.
+                empty = np.zeros((), np.dtype(entry["dtype"]))
+                shapes[name] = np.broadcast_to(empty, tuple(entry["shape"]))
+            except (KeyError, TypeError, ValueError) as error:
+                raise CheckpointError(f"Checkpoint {path}: lanes/{name} is {entry!r}.") from error
+    return shapes or ()

@@ -1,6 +1,8 @@
 """Whole runs on environments outside of compiled programs, from whatever a user has."""
 
 import functools
+import os
+import signal
 import sys
 
 import gymnasium
@@ -13,6 +15,8 @@ import trimtab
 from trimtab.api import resume
 from trimtab.cli import main
 from trimtab.errors import SettingError, UnknownEnvironmentError
+from trimtab.log.progress import Quiet
+from trimtab.training.rundir import RunFolder
 
 SETTINGS = {"num_steps": 8, "total_steps": 64 * 4, "eval_episodes": 3, "num_envs": 8}
 SMALL = {"minibatches": 1, "epochs": 1, "hidden_sizes": (8,)}
@@ -141,3 +145,78 @@ def test_packages_are_imported_only_when_named(tmp_path, monkeypatch, capsys):
     assert "OfMine-v0 is Gymnasium's" in capsys.readouterr().err
     assert main(["eval", "run", "--episodes", "2"]) == 0
     assert "mean length 5.000 steps" in capsys.readouterr().out
+
+
+class Stop(Quiet):
+    """Asks for a stop, as Ctrl-C does, once so many updates are recorded."""
+
+    def __init__(self, updates):
+        self.updates, self.said = updates, []
+
+    def say(self, sentence):
+        self.said.append(sentence)
+
+    def updated(self, status):
+        if status.update == self.updates:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+HALF = {"eval_every": 1, "num_steps": 8, "total_steps": 64 * 6}
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "algorithm"),
+    [
+        ("gymnasium:CartPole-v1", {}, {}),
+        ("gymnasium:Pendulum-v1", {}, {"gru_units": 4, "normalize_rewards": True}),
+        ("gymnasium:CartPole-v1", {"vectorization": "workers", "num_workers": 2}, {}),
+    ],
+)
+def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, env, settings, algorithm):
+    ppo = trimtab.PPO(**{**SMALL, **algorithm})
+    settings = {**SETTINGS, **HALF, **settings}
+    whole = trimtab.train(env, ppo, run_dir=tmp_path / "whole", **settings)
+    stop = Stop(3)
+    half = trimtab.train(env, ppo, run_dir=tmp_path / "half", progress=stop, **settings)
+    assert (half.stopped_by, len(half.metrics)) == ("SIGINT", 3)
+    resumed = resume(half.path, stop)
+    assert not stop.said
+    np.testing.assert_equal(without_times(resumed.metrics), without_times(whole.metrics))
+    assert resumed.evaluations == whole.evaluations
+    np.testing.assert_array_equal(
+        resumed.learner("latest").parameters.vector, whole.learner("latest").parameters.vector
+    )
+    assert "resumed" not in half.folder.config_path.read_text()
+    # The policy of a checkpoint is read without what is kept of the environments.
+    assert resumed.evaluate(episodes=1, checkpoint="latest")["episodes"] == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "words"),
+    [
+        (Bandit, {}, "Bandit has no methods save_state and load_state"),
+        ("gymnasium:CartPole-v1", {"overlap": True}, "with overlap"),
+        (
+            "gymnasium:CartPole-v1",
+            {"vectorization": "async", "num_workers": 2},
+            "its workers are served first come, first served",
+        ),
+    ],
+)
+def test_where_new_episodes_must_begin_the_run_says_so(tmp_path, env, settings, words):
+    settings = {**HALF, **settings}
+    half = train(tmp_path / "half", env, progress=Stop(3), **settings)
+    heard = Stop(99)
+    resumed = resume(half.path, heard, env=None if isinstance(env, str) else env)
+    assert len(resumed.metrics) == 6
+    assert f"New episodes begin here, since {words}" in heard.said[0]
+    assert RunFolder.open(half.path).resumed == [{"steps": 192, "new_episodes": True}]
+
+
+def test_the_parts_of_an_update_are_timed(run):
+    row = run.metrics[-1]
+    shares = row["time/collect_share"], row["time/update_share"]
+    assert all(0 < share < 1 for share in shares)
+    assert sum(shares) <= 1.0
+    assert row["time/collect_steps_per_second"] > row["time/steps_per_second"] * 0.5
+    assert row["time/update_steps_per_second"] > 0

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import re
 import signal
 import threading
 import time
@@ -24,6 +25,7 @@ from trimtab.errors import (
 )
 from trimtab.log.names import MEASURED
 from trimtab.log.progress import Quiet
+from trimtab.training.checkpoint import read_manifest
 from trimtab.training.loop import Schedule
 from trimtab.training.rundir import RunFolder
 
@@ -186,7 +188,7 @@ def test_a_damaged_best_is_set_aside(tmp_path):
     damage(run.path, "best")
     progress = Sentences()
     resume(run.path, progress, total_steps=64 * 13)
-    assert "best.damaged" in progress.said[0]
+    assert "best.damaged" in progress.said[-1]
     assert run.evaluate(episodes=1)["checkpoint"] == "best"
 
 
@@ -247,20 +249,38 @@ def test_divergence_is_said_and_the_last_sound_state_is_kept(tmp_path):
         )
 
 
+def test_numbers_that_are_not_finite_never_replace_a_checkpoint(tmp_path):
+    """Saved after every update: the last one that was sound is what is left."""
+    late = Huge(after=25)  # steps of an episode: later than the first update
+    with pytest.raises(TrimtabError, match="diverged in update") as caught:
+        train(tmp_path / "run", env=late, checkpoint_every=1, total_steps=64 * 200)
+    diverged = int(re.search(r"update (\d+)", str(caught.value)).group(1))
+    assert diverged > 1
+    run = trimtab.load(tmp_path / "run", env=late)
+    assert read_manifest(run.folder.checkpoint_path("latest"))["update"] == diverged - 1
+    for leaf in jax.tree.leaves(run.learner("latest")):
+        assert np.isfinite(np.asarray(leaf)).all()
+
+
 @dataclasses.dataclass(frozen=True)
 class Huge:
-    """Rewards that float32 can hold and their squares cannot, after a while."""
+    """Rewards that float32 can hold and their squares cannot, after so many steps."""
+
+    after: int = 0
 
     @property
     def spec(self):
         return dataclasses.replace(CARTPOLE.spec, id="Huge-v0")
 
     def reset(self, key):
-        return CARTPOLE.reset(key)
+        state, obs = CARTPOLE.reset(key)
+        return (state, jnp.int32(0)), obs
 
     def step(self, key, state, action):
-        state, after = CARTPOLE.step(key, state, action)
-        return state, after._replace(reward=jnp.float32(1e25) * after.reward)
+        inner, count = state
+        inner, after = CARTPOLE.step(key, inner, action)
+        scale = jnp.where(count >= self.after, jnp.float32(1e25), jnp.float32(1))
+        return (inner, count + 1), after._replace(reward=scale * after.reward)
 
 
 def test_a_folder_in_use_is_refused(tmp_path):

@@ -1,6 +1,8 @@
 """Weights & Biases. Where it sends to is said by its own variables, such as WANDB_MODE=offline."""
 
+import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, final
@@ -11,6 +13,7 @@ from trimtab.log.sinks import Point, RunRecord
 
 _STEP = "global_step"
 _LONGEST_TAG = 64
+_NOT_IN_NAMES = re.compile(r"[^\w\-.]")  # of artifacts
 
 
 @final
@@ -54,10 +57,15 @@ class WeightsAndBiases:
             self._run.log({**values, _STEP: steps})
 
     def attach(self, name: str, path: Path) -> None:
-        if path.suffix == ".png":
+        if path.suffix == ".png" and find_spec("PIL"):  # without Pillow it is a file like others
             self._run.log({name: wandb.Image(str(path))})
             return
-        artifact = wandb.Artifact(f"{self._run.id}-{name}", type="model")
+        if path.suffix == ".html":
+            self._run.log({name: wandb.Html(path.read_text(encoding="utf-8"))})
+            return
+        kind = "model" if path.is_dir() else "figure"
+        plain = _NOT_IN_NAMES.sub("-", f"{self._run.id}-{name}")
+        artifact = wandb.Artifact(plain, type=kind)
         artifact.add_dir(str(path)) if path.is_dir() else artifact.add_file(str(path))
         self._run.log_artifact(artifact)
 

@@ -1,5 +1,6 @@
 """Trackers, with their own packages: what was sent is read back from where they keep it."""
 
+import base64
 import json
 import sqlite3
 import struct
@@ -25,6 +26,17 @@ def send(folder: RunFolder, tracker: str, resumed_at: int | None = None) -> None
     heard = process.heard()
     process.kill()
     assert arrived, heard
+
+
+# One grey point.
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+)
+
+
+def draw(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(PNG)
 
 
 # TensorBoard
@@ -54,6 +66,16 @@ def test_tensorboard_shows_what_was_recorded(example: Callable[..., Any]) -> Non
     told = text.tensor_proto.string_val[0].decode()
     assert '"learning_rate": 0.5' in told
     assert '"first"' in told
+
+
+def test_figures_of_the_run_are_shown_once(example: Callable[..., Any]) -> None:
+    run = example()
+    run.train(1)
+    draw(run.folder.path / "figures" / "curve.png")
+    send(run.folder, "tensorboard")
+    send(run.folder, "tensorboard")
+    (image,) = events(run.folder).Images("figures/curve.png")
+    assert image.encoded_image_string == PNG
 
 
 @pytest.mark.parametrize("scheme", ["cleanrl", "trimtab"])
@@ -144,6 +166,7 @@ def test_wandb_offline(example: Callable[..., Any], monkeypatch: pytest.MonkeyPa
     run = example(track_project="somewhere")
     run.train(4)
     run.save_best()
+    draw(run.folder.path / "figures" / "curve.png")
     send(run.folder, "wandb", resumed_at=0)
     run.go_back(2)
     run.train(4)
@@ -159,6 +182,7 @@ def test_wandb_offline(example: Callable[..., Any], monkeypatch: pytest.MonkeyPa
     settings = {item.key: item.value_json for item in begun[0].config.update}
     assert json.loads(settings["algorithm"]) == {"learning_rate": 0.5}
     kinds = [record.WhichOneof("record_type") for record in others]
+    assert "figures/curve.png/sha256" in history
     assert "artifact" in kinds or any("artifact" in str(record) for record in others)
 
 
@@ -178,6 +202,7 @@ def test_mlflow_on_sqlite(
     run = example(track_project="somewhere")
     run.train(4)
     run.save_best()
+    draw(run.folder.path / "figures" / "curve.png")
     send(run.folder, "mlflow", resumed_at=0)
     run.go_back(2)
     run.train(4)
@@ -195,6 +220,8 @@ def test_mlflow_on_sqlite(
     tags = dict(found.execute("select key, value from tags").fetchall())
     assert tags["first"] == tags["a_b"] == "true"
     found.close()
+    (curve,) = tmp_path.glob("mlruns/**/figures/curve.png")
+    assert curve.read_bytes() == PNG
     (manifest,) = tmp_path.glob("mlruns/**/checkpoint-best/manifest.json")
     assert (
         manifest.read_bytes()
