@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trimtab.algos.diagnostics import explained_variance
-from trimtab.algos.ppo import PPO, Sample
+from trimtab.algos.ppo import PPO, Sample, adapted
 from trimtab.errors import SettingError, UnsupportedSpaceError
 from trimtab.spaces import Box, Discrete, EnvSpec
 from trimtab.types import Rollout
@@ -133,3 +133,66 @@ def test_normalising_discrete_observations_is_refused():
 def test_actions_it_cannot_take_are_refused():
     with pytest.raises(UnsupportedSpaceError, match="cannot act in Box"):
         PPO().init(jax.random.key(0), EnvSpec("Odd-v0", Box((2,)), Box((2,), dtype="int32")))
+
+
+# ------------------------------------------------------------------------------------- options
+
+
+def test_dual_clip_bounds_what_a_bad_action_may_cost():
+    """Ratio 5 with advantage −1 costs 5; with a dual clip of 3, no more than 3, and no gradient."""
+    network = FixedNetwork(jnp.zeros(2), 1.0)
+    plain, dual = PPO(), PPO(dual_clip=3.0)
+    np.testing.assert_allclose(plain.terms(network, sample(-1.0, 0.1)).policy, 5.0, rtol=1e-5)
+    np.testing.assert_allclose(dual.terms(network, sample(-1.0, 0.1)).policy, 3.0, rtol=1e-5)
+    for advantage, old in ((-1.0, 0.4), (1.0, 0.1), (1.0, 0.8)):  # untouched
+        ours, theirs = (one.terms(network, sample(advantage, old)).policy for one in (dual, plain))
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("old_value", "loss"),
+    [
+        (1.0, 2.0),  # unmoved: ½ (1 − 3)²
+        (0.5, 0.5 * 2.3**2),  # moved up by ½, which is clipped to 0.7, further from the target
+        (2.0, 2.0),  # moved away: the clipped value 1.8 is nearer, and the worse one counts
+    ],
+)
+def test_value_clipping_takes_the_worse_of_two_losses(old_value, loss):
+    ppo = PPO(value_clip_range=0.2)
+    network = FixedNetwork(jnp.zeros(2), 1.0)
+    one = sample(1.0, 0.5)._replace(value=jnp.float32(old_value))
+    np.testing.assert_allclose(ppo.terms(network, one).value, loss, rtol=1e-5)
+
+
+def test_the_learning_rate_follows_the_kl_divergence():
+    one = jnp.float32(1.0)
+    found = [float(adapted(one, jnp.float32(kl), 0.01)) for kl in (0.05, 0.012, 0.001)]
+    np.testing.assert_allclose(found, [1 / 1.5, 1.0, 1.5], rtol=1e-6)
+    assert adapted(jnp.float32(100.0), jnp.float32(0.0), 0.01) == 100.0
+    assert adapted(jnp.float32(0.01), jnp.float32(1.0), 0.01) == np.float32(0.01)
+
+
+def test_the_estimate_of_the_kl_divergence_has_its_mean():
+    """Against the closed form for normals: KL(old ‖ new) = ½ Σ (μ₁ − μ₀)², deviations 1."""
+    from trimtab.nets.heads import DiagonalGaussian
+
+    old = DiagonalGaussian(jnp.zeros(2), jnp.zeros(2))
+    new = DiagonalGaussian(jnp.array([0.3, -0.2]), jnp.zeros(2))
+
+    @dataclasses.dataclass(frozen=True)
+    class Moved(FixedNetwork):
+        def policy(self, obs, hidden):
+            return new
+
+    actions = jax.vmap(old.sample)(jax.random.normal(jax.random.key(0), (20_000, 2)))
+    samples = sample(1.0, 0.5)._replace(log_prob=jnp.zeros(()))
+    network = Moved(jnp.zeros(2), 0.0)
+
+    def estimates(action):
+        one = samples._replace(action=action, log_prob=old.log_prob(action))
+        terms = PPO().terms(network, one)
+        return terms.approx_kl, terms.log_ratio_kl
+
+    for each in jax.vmap(estimates)(actions):
+        error = float(each.std()) / np.sqrt(len(each))
+        assert abs(float(each.mean()) - 0.5 * (0.09 + 0.04)) < 4 * error
