@@ -8,6 +8,10 @@ from trimtab.collect.episodes import Lanes, step_lanes
 from trimtab.keys import Purpose, lane_streams
 from trimtab.types import Actor, Algorithm, JaxEnv, Rollout
 
+# Steps in one turn of the scan. Two halve what the loop itself costs, which a rollout of few lanes
+# feels: 13% of collecting at 4×128. More gain nothing, and take longer to compile.
+UNROLL = 2
+
 
 def collect_fused(
     algorithm: Algorithm,
@@ -54,5 +58,5 @@ def collect_fused(
         )
 
     counters = jnp.arange(num_steps, dtype=jnp.int32)
-    after, rollout = lax.scan(one_step, lanes, (counters, noise, step_keys))
+    after, rollout = lax.scan(one_step, lanes, (counters, noise, step_keys), unroll=UNROLL)
     return after, rollout._replace(memory=lanes.memory)
