@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import trimtab
 from trimtab.api import resume
 from trimtab.cli import main
+from trimtab.configuration import default_configuration
 from trimtab.errors import SettingError, UnknownEnvironmentError
 from trimtab.log.progress import Quiet
 from trimtab.training.rundir import RunFolder
@@ -220,3 +221,11 @@ def test_the_parts_of_an_update_are_timed(run):
     assert sum(shares) <= 1.0
     assert row["time/collect_steps_per_second"] > row["time/steps_per_second"] * 0.5
     assert row["time/update_steps_per_second"] > 0
+
+
+def test_bounds_that_an_environment_is_known_to_break_are_a_hint():
+    settings = default_configuration("gymnasium:LunarLander-v3", "ppo").training
+    assert settings.observation_bounds == "ignore"
+    assert default_configuration("gymnasium:CartPole-v1", "ppo").training.observation_bounds == (
+        "enforce"
+    )
