@@ -40,6 +40,7 @@ class Measured:
     steps_per_second: float  # environment steps, over all lanes
     start_seconds: float  # until every lane had its first observation
     computing: float  # share of the time in which this process computed
+    typical_step: float  # seconds of one lane's step: the median, which a busy machine shifts less
     num_workers: int = 0
 
 
@@ -79,7 +80,7 @@ def choose(source: HostSource, num_envs: int, settings: HostSettings, total_step
     except EnvironmentFaultError as error:
         why = f"in process it broke while it was measured: {str(error).splitlines()[0]}"
         return Choice("workers", workers_for(settings, num_envs), why, [])
-    each, length = 1 / alone.steps_per_second, total_steps / alone.steps_per_second
+    each, length = alone.typical_step, total_steps * alone.typical_step
     if each < CHEAP_STEP:
         why = f"a step takes {1e6 * each:.0f} µs, too little to be worth sharing"
         return Choice("in-process", 0, why, [alone])
@@ -137,17 +138,19 @@ def measure(
     started = time.perf_counter()
     try:
         step()  # the first may load what the others find
-        steps, computed, before = 0, time.process_time(), time.perf_counter()
-        while steps < 3 or (
-            steps < MEASURED_STEPS and time.perf_counter() - before < MEASURED_SECONDS
+        computed, before = time.process_time(), time.perf_counter()
+        ends = [before]
+        while len(ends) <= 3 or (
+            len(ends) <= MEASURED_STEPS and ends[-1] - before < MEASURED_SECONDS
         ):
             step()
-            steps += 1
-        seconds = time.perf_counter() - before
+            ends.append(time.perf_counter())
+        seconds = ends[-1] - before
         computing = (time.process_time() - computed) / seconds
     finally:
         close()
-    return Measured(mode, steps * num_envs / seconds, started - begun, computing, num_workers)
+    rate, typical = (len(ends) - 1) * num_envs / seconds, float(np.median(np.diff(ends)))
+    return Measured(mode, rate, started - begun, computing, typical / num_envs, num_workers)
 
 
 def _patience(

@@ -40,7 +40,7 @@ def chosen(monkeypatch, in_process, workers=1.0, computing=1.0, steps=10**9, num
 
     def measured(source, num_envs, settings, mode, num_workers=0):
         asked.append((mode, num_workers))
-        return Measured(mode, rates[mode], 0.0, computing, num_workers)
+        return Measured(mode, rates[mode], 0.0, computing, 1 / rates[mode], num_workers)
 
     monkeypatch.setattr(modes, "measure_mode", measured)
     monkeypatch.setattr(modes, "workers_for", lambda *_: 2)
