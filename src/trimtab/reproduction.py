@@ -195,6 +195,7 @@ class Comparing:
         self._seen = dict.fromkeys(rows, 0)  # rows that were compared
         self._offsets = dict.fromkeys(rows, 0)  # and where they end
         self.say = progress.say
+        self.planned = progress.planned
         self.compiling = progress.compiling
         self.compiled = progress.compiled
         self.evaluated = progress.evaluated
