@@ -2,12 +2,13 @@
 
 The game is Gymnasium's ``ALE/…`` with the usual preprocessing (see docs/environments.md), seen by
 the convolutions of Mnih et al. 2015; the settings are those of Schulman et al. 2017, as later
-implementations have them. Returns of training are of one life with rewards of −1, 0 and
-1; evaluations count the score of whole games. A good policy takes ten million steps, and hours on
-a processor without an accelerator: the default shows that it runs, how fast, and where it is going.
+implementations have them. Returns of training are of one life with rewards of −1, 0 and 1;
+evaluations count the score of whole games. A good policy takes ten million steps. On a CPU that is
+out of reach: there XLA's convolutions are some twenty times slower inside of a compiled loop, such
+as that over minibatches, than outside of one. The default shows that it runs, and how fast.
 Needs the extra ``atari``.
 
-    python bench/atari.py                                       Pong, 100,000 steps
+    python bench/atari.py                                       Pong, 2,048 steps
     python bench/atari.py --game Breakout --steps 10000000
 """
 
@@ -38,11 +39,11 @@ SETTINGS = {
 def main() -> None:
     parser = harness.arguments(__doc__)
     parser.add_argument("--game", default="Pong", help="a name of ALE/NAME-v5")
-    parser.add_argument("--steps", type=int, default=100_000, help="environment steps")
+    parser.add_argument("--steps", type=int, default=2048, help="environment steps")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     print(harness.machine_words())
-    steps = 2048 if options.quick else options.steps
+    steps = 1024 if options.quick else options.steps
     with harness.temporary_folder() as folder:
         figures = curves.report(
             f"gymnasium:ALE/{options.game}-v5",
