@@ -14,6 +14,7 @@ from trimtab.algos.reinforce import REINFORCE
 from trimtab.collect.fused import collect_fused
 from trimtab.envs.make import make
 from trimtab.envs.space_probes import space_probe
+from trimtab.settings import field_types
 from trimtab.training.step import begin, make_step
 
 SMALL = {"hidden_sizes": (8,), "learning_rate": 1e-2}
@@ -87,6 +88,36 @@ def test_the_divergence_of_a_policy_from_itself_is_zero(name):
 
     for each in divergences(jax.random.key(1)):
         np.testing.assert_array_equal(each, 0.0)
+
+
+def with_other_floats(algorithm):
+    """Every float of the algorithm changed, all of them still sensible."""
+    kinds = field_types(type(algorithm))
+    floats = [name for name, kind in kinds.items() if kind is float and name != "total_updates"]
+    return dataclasses.replace(
+        algorithm, **{name: 0.7 * getattr(algorithm, name) + 0.01 for name in floats}
+    )
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, REINFORCE])
+def test_runs_repeat_themselves_and_no_float_compiles_anew(kind):
+    env = environment("Probe5-v0")
+    algorithm = kind(**SMALL, normalize_observations=True)
+    step = make_step(env, STEPS, 3, None)
+    start = jax.jit(functools.partial(begin, env=env, num_envs=LANES))
+
+    def train(algorithm, seed):
+        run = start(algorithm, root=jax.random.key(seed))
+        return step(algorithm, run, 3)
+
+    (first, metrics), (second, again) = train(algorithm, 0), train(algorithm, 0)
+    np.testing.assert_array_equal(first.learner.parameters.vector, second.learner.parameters.vector)
+    np.testing.assert_equal(jax.tree.map(np.asarray, metrics), jax.tree.map(np.asarray, again))
+    other, _ = train(algorithm, 1)
+    assert np.any(other.learner.parameters.vector != first.learner.parameters.vector)
+    changed, _ = train(with_other_floats(algorithm), 0)
+    assert np.any(changed.learner.parameters.vector != first.learner.parameters.vector)
+    assert (step._cache_size(), start._cache_size()) == (1, 1)
 
 
 @pytest.mark.parametrize("kind", [PPO, A2C, REINFORCE])
