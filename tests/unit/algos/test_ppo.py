@@ -172,6 +172,67 @@ def test_the_learning_rate_follows_the_kl_divergence():
     assert adapted(jnp.float32(0.01), jnp.float32(1.0), 0.01) == np.float32(0.01)
 
 
+STEPS, LANES = 8, 2
+QUICK = {"hidden_sizes": (4,), "learning_rate": 3e-2}
+
+
+def updated(learner_of=None, key=0, **settings):
+    """One update on a rollout whose actions the first policy chose."""
+    ppo = PPO(**{**QUICK, **settings})
+    start = PPO(**{**QUICK, **settings}).init(jax.random.key(0), SPEC)
+    obs = jax.random.normal(jax.random.key(1), (STEPS + 1, LANES, 2))
+    noise = jax.random.uniform(jax.random.key(2), (STEPS, LANES))
+    actor, memory = ppo.actor(start), ppo.first_memory(ppo.actor(start))
+    act = jax.vmap(jax.vmap(ppo.act, (None, None, 0, 0)), (None, None, 0, 0))
+    action, extras, _ = act(actor, memory, obs[:-1], noise)
+    never = jnp.zeros((STEPS, LANES), bool)
+    rollout = Rollout(
+        obs[:-1],
+        action,
+        obs[:-1, :, 0] * action.astype(jnp.float32),
+        never,
+        never,
+        obs[1:],
+        extras,
+        memory,
+    )
+    before = start if learner_of is None else learner_of(start, rollout)
+    return jax.jit(ppo.update)(before, rollout, jax.random.key(key)), rollout
+
+
+def test_epochs_stop_once_the_policy_has_moved_too_far():
+    (_, metrics), _ = updated(epochs=5, minibatches=2, target_kl=1e-9)
+    assert metrics["train/epochs"] == 1.0
+    (after, metrics), _ = updated(epochs=5, minibatches=2, target_kl=10.0)
+    assert metrics["train/epochs"] == 5.0
+    assert after.optimiser.count == 10
+    (other, _), _ = updated(epochs=5, minibatches=2)
+    np.testing.assert_allclose(after.parameters.vector, other.parameters.vector, rtol=1e-5)
+
+
+def test_a_policy_that_moves_too_far_slows_down():
+    (after, metrics), _ = updated(adaptive_kl=1e-6)
+    np.testing.assert_allclose(metrics["train/learning_rate"], 3e-2)
+    np.testing.assert_allclose(after.rate, 1 / 1.5, rtol=1e-6)
+
+
+def test_recomputed_advantages_are_those_of_the_newest_critic():
+    """Two epochs of one minibatch each are then two updates of one epoch on the same rollout."""
+    whole = {"minibatches": 1, "advantage_normalization": "off"}
+
+    def learned_once(start, rollout):
+        once = PPO(**QUICK, **whole, epochs=1)
+        return jax.jit(once.update)(start, rollout, jax.random.key(7))[0]
+
+    (twice, _), _ = updated(learned_once, **whole, epochs=1)
+    (recomputed, _), _ = updated(**whole, epochs=2, recompute_advantages=True)
+    (fixed, _), _ = updated(**whole, epochs=2)
+    np.testing.assert_allclose(
+        recomputed.parameters.vector, twice.parameters.vector, rtol=1e-4, atol=1e-6
+    )
+    assert np.abs(fixed.parameters.vector - twice.parameters.vector).max() > 1e-5
+
+
 def test_the_estimate_of_the_kl_divergence_has_its_mean():
     """Against the closed form for normals: KL(old ‖ new) = ½ Σ (μ₁ − μ₀)², deviations 1."""
     from trimtab.nets.heads import DiagonalGaussian
