@@ -5,6 +5,7 @@ import tomllib
 from importlib import resources
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from trimtab.algos.settings import ALGORITHMS
@@ -18,7 +19,8 @@ FILES = sorted(
 )
 GENERAL = ["continuous", "discrete", "image", "tabular"]
 OWN = [name for name in FILES if name not in GENERAL]
-IDS = {entry.id.lower(): entry.id for entry in list_environments()}
+IDS = {name.lower(): name for name in gymnasium.registry}
+IDS |= {entry.id.lower(): entry.id for entry in list_environments()}
 
 
 def tables(name: str) -> dict:
