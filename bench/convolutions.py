@@ -1,4 +1,4 @@
-"""Why small kernels are a matrix product over patches: against XLA's own convolution.
+"""Why convolutions on a CPU are a matrix product over patches: against XLA's own convolution.
 
 The convolution of MinAtar's images (10×10×4, sixteen 3×3 kernels, stride 1), as trimtab's own and
 by ``lax.conv_general_dilated``, mapped over a minibatch: forward, and the gradient by its weights,

@@ -133,16 +133,15 @@ class Convolution:
         return Convolution(weight, jnp.zeros(outputs), stride)
 
     def __call__(self, image: Array) -> Array:
-        """The image under the kernels.
+        """The image under the kernels; on a CPU, as one matrix product over all patches.
 
-        Where they overlap at every pixel, as one matrix product over all patches: the gradient of
-        XLA's own convolution is an order of magnitude slower there on a CPU, and a vmap over seeds
-        makes it slower still (bench/convolutions.py).
+        The gradient of XLA's own convolution is an order of magnitude slower there, inside of a
+        scan, and a vmap over seeds makes it slower still (bench/convolutions.py).
         """
-        if self.stride == 1:
+        if jax.default_backend() == "cpu":
             kernel, _, inputs, outputs = self.weight.shape
             matrix = self.weight.reshape(kernel * kernel * inputs, outputs)
-            return patches(image, kernel) @ matrix + self.bias
+            return patches(image, kernel, self.stride) @ matrix + self.bias
         strides = (self.stride, self.stride)
         layout = ("NHWC", "HWIO", "NHWC")
         made = lax.conv_general_dilated(
@@ -151,15 +150,15 @@ class Convolution:
         return made[0] + self.bias
 
 
-def patches(image: Array, kernel: int) -> Array:
-    """Each kernel × kernel part of an image [h, w, c] as a row: [h − k + 1, w − k + 1, k k c]."""
-    height, width = (side - kernel + 1 for side in image.shape[:2])
+def patches(image: Array, kernel: int, stride: int) -> Array:
+    """Each kernel × kernel part of an image, every ``stride`` pixels, as a row of its numbers."""
+    height, width = ((side - kernel) // stride + 1 for side in image.shape[:2])
     parts = [
-        image[row : row + height, column : column + width]
+        image[row : row + stride * height : stride, column : column + stride * width : stride]
         for row in range(kernel)
         for column in range(kernel)
     ]
-    return jnp.concatenate(parts, axis=-1)
+    return jnp.concatenate([part[:height, :width] for part in parts], axis=-1)
 
 
 # (outputs, kernel, stride) of each layer: those of Mnih et al. 2015 for images of 36 pixels or
