@@ -8,6 +8,8 @@ from trimtab.errors import SettingError, TooLargeError
 
 # A rollout is held once as collected, once flattened and once shuffled.
 ROLLOUT_COPIES = 3
+# Transitions are numbered with 32 bits.
+LARGEST_BATCH = 2**31 - 1
 # A learner is held before and after an update, with the gradient beside it.
 LEARNER_COPIES = 3
 
@@ -33,6 +35,11 @@ def check_memory(lanes_bytes: int, step_bytes: int, num_envs: int, num_steps: in
     available = available_bytes()
     needed = lanes_bytes + ROLLOUT_COPIES * num_steps * step_bytes
     if available is None or needed <= available:
+        if num_envs * num_steps > LARGEST_BATCH:
+            raise TooLargeError(
+                f"num_envs × num_steps = {num_envs:,} × {num_steps:,} = {num_envs * num_steps:,} "
+                f"transitions in one rollout: expected at most {LARGEST_BATCH:,}."
+            )
         return
     fitting = max(1, int(num_envs * available / needed / 2))
     raise TooLargeError(
