@@ -127,7 +127,7 @@ def test_a_kill_at_any_of_its_writes(
 ) -> None:
     train(session, configuration, tmp_path / "whole")
     wanted, operations = kills.outcome(tmp_path / "whole"), disk.done
-    assert operations > 80
+    assert operations > 50  # fewer or more, as saves that wait for the disk are joined
     chance = random.Random(0)
     survived = 0
     for number in range(50):

@@ -10,7 +10,7 @@ from trimtab.log.sinks import TrackerName
 from trimtab.settings import setting
 
 EVAL_COUNT = 5
-MOST = 10**9  # lanes, and steps in each: memory is what bounds them
+MOST = 10**12  # lanes, and steps in each: memory is what bounds them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ def shuffled_units(settings: TrainSettings, recurrent: bool) -> int:
 
 def check_minibatches(settings: TrainSettings, minibatches: int, recurrent: bool) -> None:
     """Every transition, or lane of a recurrent policy, is in one minibatch: they must divide."""
-    count, batch = shuffled_units(settings, recurrent), batch_size(settings)
+    count = shuffled_units(settings, recurrent)
     if count % minibatches == 0:
         return
     product = f"num_envs × num_steps = {settings.num_envs} × {settings.num_steps} ="

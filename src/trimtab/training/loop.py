@@ -151,7 +151,8 @@ class Loop:
                 self._tell()
             self._record()
             seconds = time.perf_counter() - self._telemetry.begun
-            if done == schedule.updates:
+            # A run that was at its end already has been evaluated again before it was saved.
+            if done == schedule.updates > self._first_update:
                 self._evaluate_best()
             self._save(run, done)
             self._saver.wait()
