@@ -3,9 +3,8 @@
 The game is Gymnasium's ``ALE/…`` with the usual preprocessing (see docs/environments.md), seen by
 the convolutions of Mnih et al. 2015; the settings are those of Schulman et al. 2017, as later
 implementations have them. Returns of training are of one life with rewards of −1, 0 and 1;
-evaluations count the score of whole games. A good policy takes ten million steps. On a CPU that is
-out of reach: there XLA's convolutions are some twenty times slower inside of a compiled loop, such
-as that over minibatches, than outside of one. The default shows that it runs, and how fast.
+evaluations count the score of whole games. A good policy takes ten million steps, which on a
+CPU are days: the default shows that it runs, and how fast.
 Needs the extra ``atari``.
 
     python bench/atari.py                                       Pong, 2,048 steps

@@ -125,6 +125,7 @@ def test_an_interrupted_survey_goes_on_and_is_the_same(run, lake, tmp_path, monk
         lab_command([*command, "--batches", "40"])
 
 
+@pytest.mark.slow
 def test_host_environments_and_fresh_policies_are_measured_too(tmp_path, capsys):
     settings = tmp_path / "small.toml"
     settings.write_text("hidden_sizes = [8]\nnum_envs = 4\nnum_steps = 8\nminibatches = 2\n")

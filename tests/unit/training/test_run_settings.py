@@ -10,6 +10,7 @@ import trimtab
 from trimtab.api import resume
 from trimtab.errors import SettingError
 from trimtab.log.progress import Quiet
+from trimtab.training import memory
 
 PPO = trimtab.PPO(minibatches=2, hidden_sizes=(4,))
 SETTINGS = {"num_envs": 4, "num_steps": 8, "total_steps": 32 * 8, "eval_episodes": 2}
@@ -162,9 +163,16 @@ def load(folder):
             r"num_envs = 3 lanes cannot be split",
         ),
         ("CartPole-v1", {"hidden_sizes": (65_536,) * 4}, "The networks and their optimiser need"),
-        ("CartPole-v1", {"num_envs": 2**20, "num_steps": 2**20}, "expected at most 2,147,483,647"),
+        ("CartPole-v1", {"num_envs": 2**20, "num_steps": 2**20}, "of memory for one rollout"),
     ],
 )
 def test_settings_without_effect_are_refused(tmp_path, env, settings, sentence):
     with pytest.raises(SettingError, match=sentence):
         train(tmp_path / "run", env, **settings)
+
+
+def test_transitions_of_a_rollout_have_numbers_of_32_bits(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    memory.check_memory(0, 0, 2**15, 2**15)
+    with pytest.raises(SettingError, match="transitions in one rollout: expected at most 2,147"):
+        memory.check_memory(0, 0, 2**16, 2**16)
