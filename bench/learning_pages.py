@@ -70,7 +70,9 @@ def task_cells(figures: dict[str, Any]) -> list[str]:
         figures["preset"],
         f"{threshold:g}" if marked else "–",
         figures["shape"],
-        f"{figures['solved']} {of}" if marked else f"– ({figures['seeds']} seeds)",
+        f"{figures['solved']} {of}"
+        if marked
+        else f"– ({figures['seeds']} seed{'s' * (figures['seeds'] != 1)})",
         f"{steps_words(statistics.median(steps))} ({lowest}–{highest})" if marked else "–",
         seconds_words(statistics.median(figures["seconds_to_solve"])) if marked else "–",
         f"{score_words(statistics.fmean(scores))} ({score_words(min(scores))})",
