@@ -3,6 +3,7 @@
 Everything here is a handful of reductions over arrays that the update has anyway.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -32,16 +33,16 @@ def of_update(
     """
     restore = (lambda one: one) if before.targets is None else before.targets.restored
     moved = after.parameters.vector - before.parameters.vector
-    critic = {}
+    seen = {"train/advantage": samples.advantage, "train/return": restore(samples.target)}
     if before.parameters.network().critic is not None:
-        critic = {
-            **spread("train/value", restore(values), across),
-            "train/explained_variance": explained_variance(values, samples.target, across),
-        }
+        seen["train/value"] = restore(values)
+    figures = spreads(seen, across)
+    if "train/value" in seen:
+        error = seen["train/return"] - seen["train/value"]
+        unexplained, variance = variance_of(error, across), figures["train/return_std"] ** 2
+        figures["train/explained_variance"] = explained(unexplained, variance)
     return {
-        **spread("train/advantage", samples.advantage, across),
-        **spread("train/return", restore(samples.target), across),
-        **critic,
+        **figures,
         "train/parameter_norm": jnp.linalg.norm(after.parameters.vector),
         "train/update_norm": jnp.linalg.norm(moved),
         "train/learning_rate": jnp.float32(algorithm.learning_rate),
@@ -71,16 +72,28 @@ def of_gradients(algorithm: Any, norms: Array, made: Array | None = None) -> Met
     }
 
 
-def spread(name: str, numbers: Array, across: Across = ALONE) -> Metrics:
-    """Mean, standard deviation, smallest and largest over all devices."""
-    mean = across.mean(numbers.mean())
-    variance = across.mean(((numbers - mean) ** 2).mean())
+def spreads(numbers: Mapping[str, Array], across: Across = ALONE) -> Metrics:
+    """Mean, standard deviation, smallest and largest of each, over all devices.
+
+    They are reduced together: many small reductions would be a percent of an update's time.
+    """
+    rows = jnp.stack([each.reshape(-1) for each in numbers.values()])
+    mean = across.mean(rows.mean(axis=1))
+    variance = across.mean(((rows - mean[:, None]) ** 2).mean(axis=1))
+    extremes = across.max(jnp.concatenate([-rows.min(axis=1), rows.max(axis=1)]))
+    least, most = jnp.split(extremes, 2)
+    figures = {"mean": mean, "std": jnp.sqrt(variance), "min": -least, "max": most}
     return {
-        f"{name}_mean": mean,
-        f"{name}_std": jnp.sqrt(variance),
-        f"{name}_min": across.min(numbers.min()),
-        f"{name}_max": across.max(numbers.max()),
+        f"{name}_{figure}": values[row]
+        for row, name in enumerate(numbers)
+        for figure, values in figures.items()
     }
+
+
+def variance_of(numbers: Array, across: Across = ALONE) -> Array:
+    """The variance over all devices."""
+    mean = across.mean(numbers.mean())
+    return across.mean(((numbers - mean) ** 2).mean())
 
 
 def of_actions(learner: Learner, actions: Array, across: Across = ALONE) -> Metrics:
@@ -123,10 +136,6 @@ def of_observations(learner: Learner, samples: Sample, across: Across = ALONE) -
     }
 
 
-def explained_variance(values: Array, targets: Array, across: Across = ALONE) -> Array:
+def explained(error_variance: Array, variance: Array) -> Array:
     """1 − Var(target − value) / Var(target): 1 is a perfect critic, 0 is one that knows nothing."""
-    errors = targets - values
-    means = across.mean(jnp.stack([errors.mean(), targets.mean()]))
-    squares = jnp.stack([((errors - means[0]) ** 2).mean(), ((targets - means[1]) ** 2).mean()])
-    error_variance, variance = across.mean(squares)
     return jnp.where(variance > 0, 1.0 - error_variance / jnp.maximum(variance, 1e-12), 0.0)

@@ -87,7 +87,7 @@ def update(
     metrics = {
         "train/policy_loss": means.policy,
         **diagnostics.of_entropy(now, learner, means.entropy),
-        **diagnostics.of_gradients(now, norms),
+        **diagnostics.of_gradients(now, norms[:, None]),
         **diagnostics.of_update(now, learner, learned, prepared, values, across),
     }
     if learner.parameters.network().critic is not None:

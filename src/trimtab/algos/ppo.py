@@ -43,10 +43,15 @@ class Terms(NamedTuple):
 
     def mean(self) -> "Terms":
         """Over samples; of the extremes, the extremes."""
-        means = jax.tree.map(jnp.mean, self)
-        return means._replace(
-            smallest_ratio=self.smallest_ratio.min(), largest_ratio=self.largest_ratio.max()
-        )
+        extremes = self.smallest_ratio.min(), self.largest_ratio.max()
+        averaged = jnp.stack(self[: -len(extremes)])  # one reduction is faster than six
+        return Terms._make([*averaged.mean(axis=tuple(range(1, averaged.ndim))), *extremes])
+
+
+def unstacked(figures: Array) -> tuple[Terms, Array]:
+    """Terms and gradient norms of gradient steps, from rows [..., terms and norm]."""
+    *terms, norm = jnp.moveaxis(figures, -1, 0)
+    return Terms._make(terms), norm
 
 
 @construction.numbers_are_leaves
@@ -137,15 +142,15 @@ class PPO(PPOSettings):
         optimiser = now.optimiser_of(learner.parameters)
         prepared, values = now.prepare(learner, rollout, across)
 
-        def one_step(state: Any, minibatch: Sample) -> tuple[Any, tuple[Terms, Array]]:
+        def one_step(state: Any, minibatch: Sample) -> tuple[Any, Array]:
             parameters, moments = state
             gradient, terms = now.gradient(parameters, minibatch)
             parameters, moments, norm = optimiser.step(parameters, moments, across.mean(gradient))
-            return (parameters, moments), (terms, norm)
+            return (parameters, moments), jnp.stack([*terms, norm])  # one array leaves the loop
 
         once = onpolicy.samples_of(now, prepared, across)
 
-        def one_epoch(state: Any, epoch_key: Array) -> tuple[Any, tuple[Terms, Array]]:
+        def one_epoch(state: Any, epoch_key: Array) -> tuple[Any, Array]:
             samples = once
             if now.recompute_advantages:
                 newest = learner._replace(parameters=state[0])
@@ -160,16 +165,17 @@ class PPO(PPOSettings):
                 arrange=lambda shuffled: now._normalised(shuffled, across),
             )
 
-        def went_far(results: tuple[Terms, Array]) -> Array:
-            return across.mean(results[0].approx_kl.mean()) > now.target_kl
+        def went_far(figures: Array) -> Array:
+            return across.mean(unstacked(figures)[0].approx_kl.mean()) > now.target_kl
 
         state = (learner.parameters, learner.optimiser)
         keys = jax.random.split(jax.random.fold_in(key, across.index()), now.epochs)
         if now.target_kl is None:
-            state, (terms, norms) = lax.scan(one_epoch, state, keys)
+            state, figures = lax.scan(one_epoch, state, keys)
             made = None
         else:
-            state, (terms, norms), made = scan_until(one_epoch, state, keys, went_far)
+            state, figures, made = scan_until(one_epoch, state, keys, went_far)
+        terms, norms = unstacked(figures)
         learned = learner._replace(parameters=state[0], optimiser=state[1])
         if learner.rate is not None:
             last = -1 if made is None else made.sum() - 1
@@ -179,14 +185,15 @@ class PPO(PPOSettings):
         return after, {
             **diagnostics.of_update(now, learner, learned, prepared, values, across),
             **diagnostics.of_gradients(now, norms, made),
-            **now._watched(learner, terms, made, across),
+            **now._watched(learner, figures, made, across),
         }
 
     def _watched(
-        self, learner: Learner, terms: Terms, made: Array | None, across: Across
+        self, learner: Learner, figures: Array, made: Array | None, across: Across
     ) -> Metrics:
-        """What the losses of an update came to; the terms are [epochs, minibatches]."""
-        means = across.mean(jax.tree.map(lambda leaf: mean_of_made(leaf, made), terms))
+        """What the losses of an update came to; see ``unstacked`` for the figures."""
+        means, _ = unstacked(across.mean(mean_of_made(figures, made)))
+        terms, _ = unstacked(figures)
         ratios = terms.smallest_ratio, terms.largest_ratio
         if made is not None:  # ratios begin at 1, so 1 is never an extreme
             ratios = jax.tree.map(lambda leaf: jnp.where(made[:, None], leaf, 1.0), ratios)

@@ -68,10 +68,12 @@ def scan_until(
 
 
 def mean_of_made(results: Array, made: Array | None) -> Array:
-    """The mean of results [epochs, minibatches] over the epochs that were made; None: all were."""
+    """The mean of results [epochs, minibatches, ...] over the epochs made; None: all were."""
     if made is None:
-        return results.mean()
-    return jnp.where(made, results.mean(axis=1), 0.0).sum() / made.sum().astype(jnp.float32)
+        return results.mean(axis=(0, 1))
+    of_epochs = results.mean(axis=1)
+    made = made.reshape(-1, *[1] * (of_epochs.ndim - 1))
+    return jnp.where(made, of_epochs, 0.0).sum(axis=0) / made.sum().astype(jnp.float32)
 
 
 def mean_gradient(

@@ -64,7 +64,7 @@ class Finished(NamedTuple):
 
     def metrics(self, across: Across = ALONE) -> Metrics:
         """Over all lanes; NaN where no episode ended."""
-        sums = jnp.stack([self.count.sum(), self.return_sum.sum(), self.length_sum.sum()])
+        sums = jnp.stack([self.count, self.return_sum, self.length_sum]).sum(axis=1)
         most = jnp.stack([self.return_max, self.length_max, -self.return_min, -self.length_min])
         count, returns, lengths = across.sum(sums)
         known = jnp.where(count > 0, jnp.float32(1), jnp.nan)

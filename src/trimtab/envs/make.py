@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from trimtab.types import JaxEnv
 
 GYMNASIUM, ENVPOOL = "gymnasium", "envpool"
+# Where the code of JAX environments is, by backend.
+_CODE = {"gymnax": ("gymnax",), "tabular": ("gymnasium.envs.toy_text",), "probe": ()}
 _imported: list[str] = []  # packages that a user asked to have imported
 # Gymnasium is imported to look for a bare name only if it looks like one of its own.
 _VERSIONED = re.compile(r"-v\d+$")
@@ -152,6 +154,17 @@ def is_compiled(env: Any) -> bool:
     if isinstance(env, str):
         return entry_for(env).backend not in (GYMNASIUM, ENVPOOL)
     return isinstance(getattr(env, "spec", None), EnvSpec) and hasattr(env, "step")
+
+
+def packages_of(env: Any) -> tuple[str, ...] | None:
+    """The packages whose code is traced with a JAX environment's, beside trimtab.
+
+    None where that is not known for certain: of objects, and where packages of the user's were
+    imported, which may have put something else in the place of a name.
+    """
+    if not isinstance(env, str) or _imported:
+        return None
+    return _CODE.get(entry_for(env).backend)
 
 
 def picked(env_id: str) -> str:

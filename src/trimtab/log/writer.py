@@ -23,6 +23,8 @@ _TAIL_BYTES = 64 * 1024
 
 def to_json(value: Any) -> Any:
     """``value`` as standard JSON can hold it; numpy and JAX arrays become numbers and lists."""
+    if type(value) is float and math.isfinite(value):  # as almost all of a run's numbers
+        return value
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
@@ -61,9 +63,16 @@ def from_json(value: Any) -> Any:
 def _encode(record: Mapping[str, Any]) -> bytes:
     if not isinstance(record, Mapping):
         raise TypeError(f"{record!r} is not a record: expected a list of mappings.")
-    text = json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = _dumps(record)
+    except (TypeError, ValueError):  # something that JSON does not know
+        text = _dumps(to_json(record))
     # A lone surrogate, as in the name of a file that is not UTF-8, has no UTF-8 form of its own.
     return text.encode("utf-8", errors="backslashreplace") + b"\n"
+
+
+def _dumps(record: Any) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _decode(line: bytes) -> dict[str, Any]:

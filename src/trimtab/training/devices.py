@@ -113,10 +113,17 @@ def start_jax(wanted: DevicePlan) -> DevicePlan:
 
 def use_compilation_cache(jax: Any) -> None:
     """Keep compiled programs in the user's cache folder, unless TRIMTAB_CACHE=off."""
-    if os.environ.get("TRIMTAB_CACHE") == "off" or jax.config.jax_compilation_cache_dir:
+    folder = cache_folder()
+    if folder is None or jax.config.jax_compilation_cache_dir:
         return
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    jax.config.update("jax_compilation_cache_dir", str(Path(base) / "trimtab" / "programs"))
+    jax.config.update("jax_compilation_cache_dir", str(folder / "programs"))
     jax.config.update("jax_compilation_cache_max_size", CACHE_BYTES)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def cache_folder() -> Path | None:
+    """Where programs are kept for later processes; None with TRIMTAB_CACHE=off."""
+    if os.environ.get("TRIMTAB_CACHE") == "off":
+        return None
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimtab"

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
 
 import jax
@@ -18,10 +17,23 @@ from trimtab.spaces import num_bytes
 from trimtab.training.config import TrainSettings
 from trimtab.training.devices import DevicePlan
 from trimtab.training.evaluate import make_evaluator
+from trimtab.training.kept import KeptPrograms, description_of
 from trimtab.training.loop import Programs, Schedule, schedule_of
 from trimtab.training.memory import check_memory, check_network, tree_bytes
 from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
 from trimtab.types import JaxEnv
+
+# The programs of a session, beside an evaluator of each kind.
+STEP, BEGIN = ("step",), ("begin",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where an environment comes from: its id and options, and the packages of its code."""
+
+    env_id: str
+    options: Mapping[str, Any]
+    packages: tuple[str, ...]
 
 
 @final
@@ -33,6 +45,9 @@ class FusedSession:
     algorithm: Any
     settings: TrainSettings
     devices: DevicePlan
+    # What names the environment, and the packages that its code is in; None where that is not
+    # known for certain. Its programs are then not kept for other processes.
+    origin: Origin | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -70,48 +85,53 @@ class FusedSession:
 
     @functools.cached_property
     def _begin(self) -> Any:
-        # One jitted function for tracing, compiling and running: it is traced once.
+        # One jitted function for shapes and for compiling: it is traced once.
         lanes, staggered = self.settings.num_envs, self.staggered
         return jax.jit(lambda algorithm, root: begin(algorithm, self.env, lanes, root, staggered))
 
+    @functools.cached_property
+    def _programs(self) -> KeptPrograms:
+        settings, origin, description = self.settings, self.origin, None
+        if origin is not None:
+            sizes = settings.num_envs, settings.num_steps, self.schedule.capacity
+            changes = settings.action_repeat, settings.max_episode_steps, self.staggered
+            whole = origin, sizes, changes, self.devices
+            description = description_of(origin.packages, self.algorithm, whole)
+        return KeptPrograms(description, self.devices.devices, self._lowered)
+
+    def _lowered(self, name: tuple[Any, ...]) -> Any:
+        """A program as XLA is given it; of the evaluator, see ``make_evaluator``."""
+        if name == BEGIN:
+            return self._begin.lower(self.algorithm, self.root)
+        if name == STEP:
+            mesh = lanes_mesh(self.devices.devices)
+            step: Any = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
+            return step.lower(self.algorithm, self.place(self.template), np.int32(1))
+        evaluate: Any = make_evaluator(self.env, *name[1:])
+        return evaluate.lower(self.algorithm, self.template.learner, self.root)
+
     def begin(self) -> Run:
         """The run before its first update."""
-        return self._begin(self.algorithm, self.root)
+        return self._programs.all_of([BEGIN])[0](self.algorithm, self.root)
 
     @functools.cached_property
     def template(self) -> Run:
         """The shapes of a run, to load a checkpoint into."""
-        return jax.eval_shape(self._begin, self.algorithm, self.root)
-
-    @functools.cached_property
-    def _evaluators(self) -> dict[tuple[int, bool], Any]:
-        return {}
-
-    def lowered_evaluator(self, episodes: int, deterministic: bool) -> Any:
-        evaluate: Any = make_evaluator(self.env, episodes, deterministic)
-        return evaluate.lower(self.algorithm, self.template.learner, self.root)
+        kept = self._programs.kept(BEGIN)
+        if kept is None:
+            return jax.eval_shape(self._begin, self.algorithm, self.root)
+        return jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), kept.out_info)
 
     def evaluator(self, episodes: int, deterministic: bool) -> Any:
         """A compiled ``evaluate(algorithm, learner, root)``, kept for the next time."""
-        kind = (episodes, deterministic)
-        if kind not in self._evaluators:
-            self._evaluators[kind] = self.lowered_evaluator(*kind).compile()
-        return self._evaluators[kind]
+        return self._programs.all_of([("evaluate", episodes, deterministic)])[0]
 
     def compile(self) -> tuple[Run, Programs]:
         """The run before its first update, and the compiled programs."""
-        mesh = lanes_mesh(self.devices.devices)
-        step: Any = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
-        while_training = (self.settings.eval_episodes, not self.settings.eval_stochastic)
-        # XLA compiles outside of Python's lock: three programs in the time of the longest.
-        with ThreadPoolExecutor(3) as pool:
-            started = pool.submit(self._begin, self.algorithm, self.root)
-            lowered = step.lower(self.algorithm, self.place(self.template), np.int32(1))
-            stepping = pool.submit(lowered.compile)
-            evaluating = pool.submit(self.lowered_evaluator(*while_training).compile)
-            self._evaluators[while_training] = evaluating.result()
-            programs = Programs(stepping.result(), evaluating.result())
-            return self.place(started.result()), programs
+        settings = self.settings
+        evaluate = ("evaluate", settings.eval_episodes, not settings.eval_stochastic)
+        step, _, evaluator = self._programs.all_of([STEP, BEGIN, evaluate])
+        return self.place(self.begin()), Programs(step, evaluator)
 
     def place(self, run: Run) -> Run:
         """The run's arrays (or shapes) with the placement that the compiled step expects."""

@@ -15,6 +15,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from trimtab.training.evaluate import Episodes, make_evaluator
 from trimtab.training.step import Run, begin, on_mesh, one_update, repeated
+from trimtab.training.table import Table
 from trimtab.types import JaxEnv, Metrics
 
 SEEDS_AXIS = "seeds"
@@ -39,10 +40,10 @@ def begin_seeds(
 
 def make_seeds_step(
     env: JaxEnv, num_steps: int, capacity: int, mesh: Mesh | None
-) -> Callable[[Any, Run, Array], tuple[Run, Metrics]]:
+) -> Callable[[Any, Run, Array], tuple[Run, Table]]:
     """As ``make_step``, for runs of ``stacked`` algorithms; metrics are [capacity, runs, …]."""
 
-    def step(algorithms: Any, runs: Run, count: Array) -> tuple[Run, Metrics]:
+    def step(algorithms: Any, runs: Run, count: Array) -> tuple[Run, Table]:
         def update(runs: Run) -> tuple[Run, Metrics]:
             return jax.vmap(lambda algorithm, run: one_update(algorithm, env, num_steps, run))(
                 algorithms, runs

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from trimtab.envs.make import find
+from trimtab.envs.make import find, packages_of
 from trimtab.envs.wrappers import wrapped
 from trimtab.errors import CheckpointError, DamagedCheckpointError, SettingError
 from trimtab.log.progress import Progress
@@ -115,10 +115,12 @@ def assembled(
     if settings.lab_every:
         whole = watched(whole, settings.lab_every)
     if hasattr(made, "step"):
-        from trimtab.training.fused import FusedSession
+        from trimtab.training.fused import FusedSession, Origin
 
-        env = wrapped(made, settings.action_repeat, settings.max_episode_steps)
-        return FusedSession(env, whole, settings, devices)
+        packages = packages_of(env)
+        origin = None if packages is None else Origin(env, options, packages)
+        changed_env = wrapped(made, settings.action_repeat, settings.max_episode_steps)
+        return FusedSession(changed_env, whole, settings, devices, origin)
     from trimtab.envs.sources import changed
     from trimtab.training.host import HostSession
 

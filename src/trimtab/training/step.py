@@ -13,6 +13,7 @@ from trimtab.collect.fused import collect_fused
 from trimtab.envs.wrappers import first_cuts
 from trimtab.keys import Purpose, stream
 from trimtab.ops.across import ALONE, Across
+from trimtab.training.table import Table
 from trimtab.types import JaxEnv, Metrics, Rollout
 
 LANES_AXIS = "lanes"
@@ -66,7 +67,7 @@ def first_fault(rollout: Rollout, index: Array, across: Across) -> Array:
 
 def make_step(
     env: JaxEnv, num_steps: int, capacity: int, mesh: Mesh | None
-) -> Callable[[Any, Run, Array], tuple[Run, Metrics]]:
+) -> Callable[[Any, Run, Array], tuple[Run, Table]]:
     """A jitted ``step(algorithm, run, count) -> (run, metrics)`` of ``count`` updates.
 
     ``count`` may be any number up to ``capacity`` without compiling again. Metrics are
@@ -74,7 +75,7 @@ def make_step(
     """
     across = ALONE if mesh is None else Across(LANES_AXIS, mesh.size)
 
-    def step(algorithm: Any, run: Run, count: Array) -> tuple[Run, Metrics]:
+    def step(algorithm: Any, run: Run, count: Array) -> tuple[Run, Table]:
         return repeated(
             lambda run: one_update(algorithm, env, num_steps, run, across), run, count, capacity
         )
@@ -88,15 +89,16 @@ def make_step(
 
 def repeated(
     update: Callable[[Run], tuple[Run, Metrics]], run: Run, count: Array, capacity: int
-) -> tuple[Run, Metrics]:
-    """``update`` applied ``count`` times, and its metrics as arrays of ``capacity`` rows."""
+) -> tuple[Run, Table]:
+    """``update`` applied ``count`` times, and its metrics as a table of ``capacity`` rows."""
     update = jax.jit(update)  # traced once, here and in the loop
-    shapes = jax.eval_shape(update, run)[1]
+    shapes = jax.eval_shape(lambda: Table.of(update(run)[1]))
     empty = jax.tree.map(lambda one: jnp.zeros((capacity, *one.shape), one.dtype), shapes)
 
-    def body(row: Array, carry: tuple[Run, Metrics]) -> tuple[Run, Metrics]:
+    def body(row: Array, carry: tuple[Run, Table]) -> tuple[Run, Table]:
         run, metrics = update(carry[0])
-        return run, jax.tree.map(lambda all_, one: all_.at[row].set(one), carry[1], metrics)
+        table = Table.of(metrics)
+        return run, jax.tree.map(lambda all_, one: all_.at[row].set(one), carry[1], table)
 
     return lax.fori_loop(0, count, body, (run, empty))
 

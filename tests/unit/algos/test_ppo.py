@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.algos.diagnostics import explained_variance
+from trimtab.algos.diagnostics import explained, spreads, variance_of
 from trimtab.algos.ppo import PPO, Sample, adapted
 from trimtab.errors import SettingError, UnsupportedSpaceError
 from trimtab.spaces import Box, Discrete, EnvSpec
@@ -107,12 +107,27 @@ def test_linear_learning_rate_reaches_zero_with_the_last_update():
     assert constant.at(jnp.int32(5)).learning_rate == 1.0
 
 
-def test_explained_variance():
+@pytest.mark.parametrize(
+    ("values", "expected"), [([1, 2, 3, 4], 1.0), ([2.5] * 4, 0.0), ([-1, -2, -3, -4], 1 - 4.0)]
+)
+def test_explained_variance(values, expected):
     targets = jnp.array([1.0, 2.0, 3.0, 4.0])
-    assert explained_variance(targets, targets) == 1.0
-    assert explained_variance(jnp.full(4, 2.5), targets) == 0.0
-    np.testing.assert_allclose(explained_variance(-targets, targets), 1 - 4.0)
-    assert explained_variance(jnp.zeros(4), jnp.ones(4)) == 0.0  # nothing to explain
+    error = targets - jnp.asarray(values, jnp.float32)
+    np.testing.assert_allclose(explained(variance_of(error), variance_of(targets)), expected)
+
+
+def test_a_constant_target_leaves_nothing_to_explain():
+    assert explained(variance_of(jnp.ones(4)), variance_of(jnp.zeros(4))) == 0.0
+
+
+def test_spreads_are_those_of_numpy():
+    numbers = {name: np.random.default_rng(0).normal(3, 2, (5, 4)) for name in ("a", "b")}
+    numbers["b"] = -2 * numbers["b"]
+    found = spreads({name: jnp.asarray(one, jnp.float32) for name, one in numbers.items()})
+    for name, one in numbers.items():
+        expected = {"mean": one.mean(), "std": one.std(), "min": one.min(), "max": one.max()}
+        for figure, value in expected.items():
+            np.testing.assert_allclose(found[f"{name}_{figure}"], value, rtol=1e-5)
 
 
 def test_floats_are_leaves_and_the_rest_is_static():
