@@ -3,7 +3,8 @@
 Importing this starts nothing; ``opened`` starts JAX on the devices that suit the configuration.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -100,31 +101,26 @@ def step_without_metrics(session: Any, capacity: int) -> Any:
         step.one_update = whole
 
 
-class RecordingTime:
-    """A context in which the seconds that a ledger takes to record metrics are added up."""
+@contextlib.contextmanager
+def recorder(session: Any, folder: Any) -> Iterator[Any]:
+    """``record(run, done, count, metrics)``, which writes a call's rows as training does."""
+    import numpy as np
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    from trimtab.training.rundir import RunFolder
+    from trimtab.training.saver import Saver
+    from trimtab.training.session import open_ledger
+    from trimtab.training.telemetry import Telemetry
 
-    def __enter__(self) -> "RecordingTime":
-        import time
+    place = RunFolder.create(folder / "run", session.env.spec.id, "ppo", session.settings.seed)
+    telemetry = Telemetry(session.schedule.batch)
+    with Saver() as saver:
+        ledger = open_ledger(session, place, saver, None)
 
-        from trimtab.training.ledger import Ledger
+        def record(run: Any, done: int, count: int, metrics: Any) -> None:
+            columns = {name: np.asarray(values)[:count] for name, values in metrics.items()}
+            ledger.record(run, done, columns, telemetry.of_call(count))
 
-        self._record: Any = Ledger.record
-
-        def timed(*arguments: Any) -> None:
-            begun = time.perf_counter()
-            self._record(*arguments)
-            self.seconds += time.perf_counter() - begun
-
-        Ledger.record = timed
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        from trimtab.training.ledger import Ledger
-
-        Ledger.record = self._record
+        yield record
 
 
 def beginner(session: Any) -> Any:

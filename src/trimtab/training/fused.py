@@ -17,14 +17,11 @@ from trimtab.spaces import num_bytes
 from trimtab.training.config import TrainSettings
 from trimtab.training.devices import DevicePlan
 from trimtab.training.evaluate import make_evaluator
-from trimtab.training.kept import KeptPrograms, description_of
+from trimtab.training.kept import KeptPrograms, Name, description_of
 from trimtab.training.loop import Programs, Schedule, schedule_of
 from trimtab.training.memory import check_memory, check_network, tree_bytes
 from trimtab.training.step import LANES_AXIS, Run, begin, lanes_mesh, make_step
 from trimtab.types import JaxEnv
-
-# The programs of a session, beside an evaluator of each kind.
-STEP, BEGIN = ("step",), ("begin",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,31 +90,42 @@ class FusedSession:
     def _programs(self) -> KeptPrograms:
         settings, origin, description = self.settings, self.origin, None
         if origin is not None:
-            sizes = settings.num_envs, settings.num_steps, self.schedule.capacity
-            changes = settings.action_repeat, settings.max_episode_steps, self.staggered
-            whole = origin, sizes, changes, self.devices
+            changes = settings.action_repeat, settings.max_episode_steps
+            whole = origin, changes, self.devices
             description = description_of(origin.packages, self.algorithm, whole)
-        return KeptPrograms(description, self.devices.devices, self._lowered)
+        return KeptPrograms(description, self._lowered)
 
-    def _lowered(self, name: tuple[Any, ...]) -> Any:
-        """A program as XLA is given it; of the evaluator, see ``make_evaluator``."""
-        if name == BEGIN:
+    # The names of programs hold what sets them apart from others of the same algorithm.
+
+    @property
+    def _begin_name(self) -> Name:
+        return "begin", self.settings.num_envs, self.staggered
+
+    @property
+    def _step_name(self) -> Name:
+        settings = self.settings
+        return "step", settings.num_envs, settings.num_steps, self.schedule.capacity
+
+    def _lowered(self, name: Name) -> Any:
+        """A program as XLA is given it."""
+        if name == self._begin_name:
             return self._begin.lower(self.algorithm, self.root)
-        if name == STEP:
+        if name == self._step_name:
             mesh = lanes_mesh(self.devices.devices)
             step: Any = make_step(self.env, self.settings.num_steps, self.schedule.capacity, mesh)
             return step.lower(self.algorithm, self.place(self.template), np.int32(1))
-        evaluate: Any = make_evaluator(self.env, *name[1:])
+        _, episodes, deterministic = name
+        evaluate: Any = make_evaluator(self.env, episodes, deterministic)
         return evaluate.lower(self.algorithm, self.template.learner, self.root)
 
     def begin(self) -> Run:
         """The run before its first update."""
-        return self._programs.all_of([BEGIN])[0](self.algorithm, self.root)
+        return self._programs.all_of([self._begin_name])[0](self.algorithm, self.root)
 
     @functools.cached_property
     def template(self) -> Run:
         """The shapes of a run, to load a checkpoint into."""
-        kept = self._programs.kept(BEGIN)
+        kept = self._programs.kept(self._begin_name)
         if kept is None:
             return jax.eval_shape(self._begin, self.algorithm, self.root)
         return jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), kept.out_info)
@@ -130,7 +138,7 @@ class FusedSession:
         """The run before its first update, and the compiled programs."""
         settings = self.settings
         evaluate = ("evaluate", settings.eval_episodes, not settings.eval_stochastic)
-        step, _, evaluator = self._programs.all_of([STEP, BEGIN, evaluate])
+        step, _, evaluator = self._programs.all_of([self._step_name, self._begin_name, evaluate])
         return self.place(self.begin()), Programs(step, evaluator)
 
     def place(self, run: Run) -> Run:

@@ -7,8 +7,9 @@ them: they are arguments of the programs.
 
 A program from here is the very one that an earlier process ran, so its results are the same bits.
 Whatever is not certain to be the same (an environment or an algorithm of the user's own, packages
-that were imported by name) is compiled as usual. Opening such a file runs what is in it, as does
-JAX's cache: both lie in the user's own cache folder, and a file of another owner is left alone.
+that were imported by name) is compiled as usual, and so is what JAX's cache has already. Opening
+such a file runs what is in it, as does JAX's cache: both lie in the user's own cache folder, and a
+file of another owner is left alone.
 """
 
 import contextlib
@@ -46,11 +47,11 @@ class KeptPrograms:
     ``lower`` gives the lowered program of a name. Without a description nothing is kept.
     """
 
-    def __init__(self, description: str | None, devices: int, lower: Callable[[Name], Any]):
+    def __init__(self, description: str | None, lower: Callable[[Name], Any]):
         folder = cache_folder()
         self._folder = folder / "kept" if folder and description else None
         self._digest = hashlib.sha256((description or "").encode())
-        self._devices, self._lower = devices, lower
+        self._lower = lower
         self._ready: dict[Name, Any] = {}
 
     def kept(self, name: Name) -> Any:
@@ -82,8 +83,9 @@ class KeptPrograms:
             digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
             if hashlib.sha256(content).digest() != digest:
                 raise ValueError("damaged")
+            devices, *parts = pickle.loads(content)
             program = serialize_executable.deserialize_and_load(
-                *pickle.loads(content), execution_devices=jax.devices()[: self._devices]
+                *parts, execution_devices=jax.devices()[:devices]
             )
             os.utime(path)
             return program
@@ -100,11 +102,12 @@ class KeptPrograms:
         # What came from JAX's cache cannot be written again, nor what has run.
         if self._folder is not None and _hits.count == before:
             with contextlib.suppress(Exception):  # a full disk, a program that holds constants
-                self._keep(self._path(name), serialize_executable.serialize(program))
+                self._keep(self._path(name), program)
         return program
 
     def _keep(self, path: Path, program: Any) -> None:
-        content = pickle.dumps(program)
+        devices = len(program.runtime_executable().local_devices())
+        content = pickle.dumps((devices, *serialize_executable.serialize(program)))
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(f".{os.getpid()}")
         aside.write_bytes(hashlib.sha256(content).digest() + content)

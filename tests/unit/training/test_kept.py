@@ -12,10 +12,10 @@ from trimtab.algos.ppo import PPO
 from trimtab.training import kept
 from trimtab.training.config import TrainSettings
 from trimtab.training.devices import DevicePlan
-from trimtab.training.fused import STEP
 from trimtab.training.kept import KeptPrograms, description_of, make_room, stamp
 from trimtab.training.session import assembled, told_its_length
 
+STEP = ("step",)
 ALGORITHM = PPO(hidden_sizes=(4,), minibatches=1, epochs=1)
 
 
@@ -25,9 +25,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "trimtab" / "kept"
 
 
-def session_of(steps, env="Probe5-v0", algorithm=ALGORITHM, **options):
-    settings = TrainSettings(num_envs=3, num_steps=steps, total_steps=100 * steps, eval_episodes=2)
-    return assembled(env, algorithm, settings, DevicePlan(1, False), options)
+def session_of(steps, env="Probe5-v0", algorithm=ALGORITHM, devices=1, **options):
+    settings = TrainSettings(num_envs=4, num_steps=steps, total_steps=100 * steps, eval_episodes=2)
+    return assembled(env, algorithm, settings, DevicePlan(devices, False), options)
 
 
 def outcome(session):
@@ -45,14 +45,14 @@ def forbid_tracing(monkeypatch, session):
     monkeypatch.setattr(session._programs, "_lower", refuse)
 
 
-def test_the_next_process_takes_programs_up_and_gets_the_same_bits(folder, monkeypatch):
-    first = outcome(session_of(5))
-    assert sorted(path.name.split("-")[0] for path in folder.iterdir()) == [
-        "begin",
-        "evaluate",
-        "step",
-    ]
-    again = session_of(5)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_next_process_takes_programs_up_and_gets_the_same_bits(folder, monkeypatch, devices):
+    # Another network for each, since what JAX's cache has is not kept again.
+    algorithm = dataclasses.replace(ALGORITHM, hidden_sizes=(8 + devices,))
+    first = outcome(session_of(6, devices=devices, algorithm=algorithm))
+    kinds = {path.name.partition("-")[0] for path in folder.iterdir()}
+    assert kinds == {"begin", "evaluate", "step"}
+    again = session_of(6, devices=devices, algorithm=algorithm)
     forbid_tracing(monkeypatch, again)
     again.check()  # shapes are known without tracing
     for a, b in zip(first, outcome(again), strict=True):
@@ -61,7 +61,8 @@ def test_the_next_process_takes_programs_up_and_gets_the_same_bits(folder, monke
 
 def test_another_number_is_the_same_program_and_another_size_is_not(folder):
     def path(steps=6, **changes):
-        return session_of(steps, **changes)._programs._path(STEP)
+        session = session_of(steps, **changes)
+        return session._programs._path(session._step_name)
 
     faster = dataclasses.replace(ALGORITHM, learning_rate=0.5)
     assert path() == path(algorithm=faster)
@@ -75,7 +76,7 @@ def test_another_number_is_the_same_program_and_another_size_is_not(folder):
 def programs(factor):
     """A small program, another for each test: what JAX's cache has is not kept again."""
     lowered = jax.jit(lambda x: x * factor).lower(np.float32(0))
-    return KeptPrograms("described", 1, lambda name: lowered)
+    return KeptPrograms("described", lambda name: lowered)
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "empty", "pickle"])
@@ -162,7 +163,7 @@ def test_room_is_made_by_what_was_not_used_for_longest(tmp_path):
 
 def test_without_a_description_programs_are_compiled(folder):
     lowered = jax.jit(lambda x: x + 1).lower(np.float32(0))
-    programs = KeptPrograms(None, 1, lambda name: lowered)
+    programs = KeptPrograms(None, lambda name: lowered)
     assert programs.kept(("one",)) is None
     assert programs.all_of([("one",)])[0](np.float32(1)) == 2
     assert programs.kept(("one",)) is not None  # of this process
