@@ -2,6 +2,6 @@
 
 import sys
 
-from trimtab.cli import main
+from trimtab.cli import console
 
-sys.exit(main())
+sys.exit(console())

@@ -1,5 +1,5 @@
 """The ``trimtab`` command."""
 
-from trimtab.cli.command import main
+from trimtab.cli.command import console, main
 
-__all__ = ["main"]
+__all__ = ["console", "main"]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from trimtab.collect.episodes import Lanes, step_lanes
-from trimtab.keys import Purpose, lane_streams
+from trimtab.keys import Purpose, streams_of_lanes
 from trimtab.types import Actor, Algorithm, JaxEnv, Rollout
 
 # Steps in one turn of the scan. Two halve what the loop itself costs, which a rollout of few lanes
@@ -27,16 +27,10 @@ def collect_fused(
     The random numbers of a rollout are drawn before its scan, in one call for each lane.
     """
 
-    def lane_keys(purpose: Purpose) -> Array:
-        return lane_streams(root, purpose, update, lanes.index)
-
-    noise = jax.vmap(lambda key: algorithm.noise(actor, key, num_steps), out_axes=1)(
-        lane_keys(Purpose.ACT)
-    )
-    step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps), out_axes=1)(
-        lane_keys(Purpose.STEP)
-    )
-    reset_keys = lane_keys(Purpose.RESET)
+    purposes = Purpose.ACT, Purpose.STEP, Purpose.RESET
+    act_keys, of_steps, reset_keys = streams_of_lanes(root, purposes, update, lanes.index)
+    noise = jax.vmap(lambda key: algorithm.noise(actor, key, num_steps), out_axes=1)(act_keys)
+    step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps), out_axes=1)(of_steps)
 
     def one_step(lanes: Lanes, now: tuple[Array, Array, Array]) -> tuple[Lanes, Rollout]:
         t, noise_now, step_keys_now = now

@@ -1,5 +1,6 @@
 """Networks, written for one observation; callers ``vmap``."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -15,6 +16,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": jax.nn.silu,
 }
 HIDDEN_GAIN = 2**0.5
+MOST_DRAWN_TOGETHER = 2**20  # normal numbers of a network's layers
 
 
 @module
@@ -31,27 +33,45 @@ class Dense:
     @staticmethod
     def orthogonal(key: Array, inputs: int, outputs: int, gain: Array | float) -> "Dense":
         """Orthogonal weights scaled by ``gain`` (Saxe et al. 2013), zero bias."""
-        return Dense(gain * random_orthogonal(key, inputs, outputs), jnp.zeros(outputs))
+        return Dense.of_normal(jax.random.normal(key, (inputs * outputs,)), inputs, outputs, gain)
+
+    @staticmethod
+    def of_normal(normal: Array, inputs: int, outputs: int, gain: Array | float) -> "Dense":
+        """The same, of inputs × outputs normal numbers."""
+        return Dense(gain * orthogonal_factor(normal, inputs, outputs), jnp.zeros(outputs))
 
     def __call__(self, x: Array) -> Array:
         return x @ self.weight + self.bias
 
 
-def random_orthogonal(key: Array, rows: int, columns: int) -> Array:
+def orthogonal_factor(normal: Array, rows: int, columns: int) -> Array:
     """A uniformly random matrix with orthonormal columns, or rows if there are fewer of those.
 
     The polar factor of a normal matrix, by Newton's iteration X ← X (3 − XᵀX) / 2, which takes
     every singular value in (0, √3) to 1. Matrix products only: a QR decomposition would load
     scipy's linear algebra, and several of them mapped over seeds may wait for each other for ever.
     """
-    normal = jax.random.normal(key, (max(rows, columns), min(rows, columns)))
+    matrix = normal.reshape(max(rows, columns), min(rows, columns))
 
     def newton(_: Array, x: Array) -> Array:
         return 1.5 * x - 0.5 * x @ (x.T @ x)
 
     # Singular values grow by half in each step until they are near 1: sixty steps lift 1e-9.
-    tall = jax.lax.fori_loop(0, 60, newton, normal / jnp.linalg.norm(normal))
+    tall = jax.lax.fori_loop(0, 60, newton, matrix / jnp.linalg.norm(matrix))
     return tall if rows >= columns else tall.T
+
+
+def normals(keys: Array, sizes: Sequence[int]) -> list[Array]:
+    """So many normal numbers of each key, the same ones as if each had been drawn by itself.
+
+    Small ones are drawn together, as many as the largest has: a program takes a fifth of a second
+    longer to compile for each place where it draws.
+    """
+    most = max(sizes)
+    if len(sizes) * most > MOST_DRAWN_TOGETHER:
+        return [jax.random.normal(key, (size,)) for key, size in zip(keys, sizes, strict=True)]
+    drawn = jax.vmap(lambda key: jax.random.normal(key, (most,)))(keys)
+    return [row[:size] for row, size in zip(drawn, sizes, strict=True)]
 
 
 @module
@@ -72,9 +92,10 @@ class MLP:
         """Orthogonal weights, with a gain for hidden layers and one for the last."""
         keys = jax.random.split(key, len(sizes) - 1)
         gains = [hidden_gain] * (len(sizes) - 2) + [last_gain]
+        drawn = normals(keys, [i * o for i, o in itertools.pairwise(sizes)])
         layers = [
-            Dense.orthogonal(k, i, o, g)
-            for k, i, o, g in zip(keys, sizes[:-1], sizes[1:], gains, strict=True)
+            Dense.of_normal(numbers, i, o, gain)
+            for numbers, i, o, gain in zip(drawn, sizes[:-1], sizes[1:], gains, strict=True)
         ]
         return MLP(tuple(layers), activation)
 
@@ -128,7 +149,9 @@ class Convolution:
     def orthogonal(
         key: Array, inputs: int, outputs: int, kernel: int, stride: int
     ) -> "Convolution":
-        matrix = random_orthogonal(key, kernel * kernel * inputs, outputs)
+        rows = kernel * kernel * inputs
+        normal = jax.random.normal(key, (rows * outputs,))
+        matrix = orthogonal_factor(normal, rows, outputs)
         weight = HIDDEN_GAIN * matrix.reshape(kernel, kernel, inputs, outputs)
         return Convolution(weight, jnp.zeros(outputs), stride)
 

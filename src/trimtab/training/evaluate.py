@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array, lax
 
 from trimtab.collect.episodes import Lanes, start_lanes, step_lanes
-from trimtab.keys import Purpose, lane_streams
+from trimtab.keys import Purpose, streams_of_lanes
 from trimtab.training.statistics import interquartile_mean, standard_error
 from trimtab.types import JaxEnv
 
@@ -38,9 +38,8 @@ def make_evaluator(
     def evaluate(algorithm: Any, learner: Any, root: Array) -> Episodes:
         actor = algorithm.actor(learner)
         index = jnp.arange(episodes, dtype=jnp.int32)
-        act_keys = lane_streams(root, Purpose.ACT, 0, index)
-        step_keys = lane_streams(root, Purpose.STEP, 0, index)
-        reset_keys = lane_streams(root, Purpose.RESET, 0, index)
+        purposes = Purpose.ACT, Purpose.STEP, Purpose.RESET
+        act_keys, step_keys, reset_keys = streams_of_lanes(root, purposes, 0, index)
 
         def act(memory: Any, obs: Any, key: Array) -> tuple[Any, Any]:
             if deterministic:

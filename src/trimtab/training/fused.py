@@ -138,7 +138,9 @@ class FusedSession:
         """The run before its first update, and the compiled programs."""
         settings = self.settings
         evaluate = ("evaluate", settings.eval_episodes, not settings.eval_stochastic)
-        step, _, evaluator = self._programs.all_of([self._step_name, self._begin_name, evaluate])
+        # The step is traced longest: the others are compiled meanwhile.
+        names = self._begin_name, evaluate, self._step_name
+        _, evaluator, step = self._programs.all_of(names)
         return self.place(self.begin()), Programs(step, evaluator)
 
     def place(self, run: Run) -> Run:

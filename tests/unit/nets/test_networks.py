@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from trimtab.nets import networks
 from trimtab.nets.actor_critic import ActorCritic, Design
 from trimtab.nets.flat import Flat, joined
-from trimtab.nets.networks import GRU, MLP, Convolution, Dense, ImageEncoder
+from trimtab.nets.networks import GRU, MLP, Convolution, Dense, ImageEncoder, normals
 from trimtab.ops.running import Running
 from trimtab.spaces import Box, Dict, Discrete, EnvSpec
 
@@ -22,6 +23,17 @@ def test_orthogonal_initialisation(inputs, outputs):
     smaller = weight @ weight.T if inputs <= outputs else weight.T @ weight
     np.testing.assert_allclose(smaller, gain**2 * np.eye(min(inputs, outputs)), atol=1e-5)
     np.testing.assert_array_equal(layer.bias, 0.0)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_numbers_drawn_together_are_those_drawn_alone(monkeypatch, together):
+    if not together:
+        monkeypatch.setattr(networks, "MOST_DRAWN_TOGETHER", 0)
+    keys = jax.random.split(jax.random.key(0), 3)
+    for key, found, shape in zip(
+        keys, normals(keys, [12, 20, 3]), [(3, 4), (5, 4), (3, 1)], strict=True
+    ):
+        np.testing.assert_array_equal(found.reshape(shape), jax.random.normal(key, shape))
 
 
 def test_mlp_by_hand():
