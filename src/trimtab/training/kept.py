@@ -31,6 +31,7 @@ import numpy as np
 from jax.experimental import serialize_executable
 
 from trimtab.training.devices import cache_folder, cores
+from trimtab.training.memory import return_freed
 
 MOST_BYTES = 128 * 1024**2  # of all kept programs; those that were not used for longest go first
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
@@ -61,15 +62,18 @@ class KeptPrograms:
         return self._ready.get(name)
 
     def all_of(self, names: Sequence[Name]) -> list[Any]:
-        """Several programs, in the time of the one that takes longest."""
+        """Several programs: while one is compiled, the next is traced."""
         # XLA loads and compiles outside of Python's lock; tracing and lowering hold it.
         with ThreadPoolExecutor(len(names)) as pool:
-            loading = [pool.submit(self.kept, name) for name in names]
             wanted = [
-                name for name, load in zip(names, loading, strict=True) if load.result() is None
+                name
+                for name, found in zip(names, pool.map(self.kept, names), strict=True)
+                if found is None
             ]
-            compiling = [pool.submit(self._compiled, name, self._lower(name)) for name in wanted]
-            self._ready |= {n: one.result() for n, one in zip(wanted, compiling, strict=True)}
+        # One at a time: each fills the cores by itself, and several would add up their memory.
+        with ThreadPoolExecutor(1) as compiler:
+            made = [compiler.submit(self._compiled, name, self._lower(name)) for name in wanted]
+            self._ready |= {name: one.result() for name, one in zip(wanted, made, strict=True)}
         return [self._ready[name] for name in names]
 
     def _load(self, name: Name) -> Any:
@@ -103,6 +107,7 @@ class KeptPrograms:
         if self._folder is not None and _hits.count == before:
             with contextlib.suppress(Exception):  # a full disk, a program that holds constants
                 self._keep(self._path(name), program)
+        return_freed()
         return program
 
     def _keep(self, path: Path, program: Any) -> None:
