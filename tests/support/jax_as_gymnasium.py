@@ -18,12 +18,19 @@ from trimtab.spaces import Discrete
 
 
 class AsGymnasium(gymnasium.Env):
-    """Lanes of ``env_id`` in a run with that seed, N lanes and T steps."""
+    """Lanes of ``env_id`` in a run with that seed, N lanes and T steps.
 
-    def __init__(self, env_id, seed, num_envs, num_steps):
+    Each seed begins a rollout: the first of the run, or where there are ``updates``, any of those.
+    """
+
+    def __init__(self, env_id, seed, num_envs, num_steps, updates=1):
         self.env, self.num_steps = make(env_id), num_steps
         self.root = jax.random.key(seed)
-        self.seeds = lane_seeds(self.root, 0, num_envs)
+        self.seeds = {
+            lane_seed: (update, lane)
+            for update in range(updates)
+            for lane, lane_seed in enumerate(lane_seeds(self.root, update, num_envs))
+        }
         self.observation_space = as_gymnasium(self.env.spec.observation)
         self.action_space = as_gymnasium(self.env.spec.action)
         self._reset, self._step = jax.jit(self.env.reset), jax.jit(self.env.step)
@@ -40,8 +47,9 @@ class AsGymnasium(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         if seed is not None:
-            self.lane, self.count = self.seeds.index(seed), 0
-            key = lane_streams(self.root, Purpose.FIRST_RESET, 0, np.int32([self.lane]))[0]
+            update, self.lane = self.seeds[seed]
+            self.count = update * self.num_steps
+            key = lane_streams(self.root, Purpose.FIRST_RESET, update, np.int32([self.lane]))[0]
             self.state, obs = self._reset(key)
         else:  # the step before ended an episode
             update, t = divmod(self.count - 1, self.num_steps)

@@ -4,7 +4,7 @@ Everything here is a handful of reductions over arrays that the update has anywa
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -16,6 +16,44 @@ from trimtab.nets.heads import largest_entropy
 from trimtab.ops.across import ALONE, Across
 from trimtab.spaces import Box, Discrete
 from trimtab.types import Metrics
+
+
+class Over(NamedTuple):
+    """Means and extremes of what samples [T, N] have, over those that count; None: all do."""
+
+    counted: Array | None = None
+    across: Across = ALONE
+
+    def mean(self, numbers: Array) -> Array:
+        return self.means(numbers[None])[0]
+
+    def means(self, rows: Array) -> Array:
+        """Of each of the rows [K, T, N, ...]."""
+        axes = tuple(range(1, rows.ndim))
+        if self.counted is None:
+            return self.across.mean(rows.mean(axis=axes))
+        each = rows.size // (rows.shape[0] * self.counted.size)  # numbers of a sample
+        count = self.across.sum(self.counted.sum().astype(jnp.float32)) * jnp.float32(each)
+        total = self.across.sum(self._kept(rows, 0.0).sum(axis=axes))
+        return total / jnp.maximum(count, 1.0)
+
+    def extremes(self, rows: Array) -> tuple[Array, Array]:
+        """The smallest and the largest of each of the rows [K, T, N]; 0 where none counts."""
+        low, high = rows, rows
+        if self.counted is not None:
+            low, high = self._kept(rows, jnp.inf), self._kept(rows, -jnp.inf)
+        both = jnp.concatenate([-low.min(axis=(1, 2)), high.max(axis=(1, 2))])
+        least, most = jnp.split(self.across.max(both), 2)
+        known = -least <= most
+        return jnp.where(known, -least, 0.0), jnp.where(known, most, 0.0)
+
+    def _kept(self, rows: Array, otherwise: float) -> Array:
+        assert self.counted is not None
+        counted = self.counted.reshape(*self.counted.shape, *[1] * (rows.ndim - 3))
+        return jnp.where(counted, rows.astype(jnp.float32), otherwise)
+
+
+ALL = Over()
 
 
 def of_update(
@@ -32,22 +70,23 @@ def of_update(
     those of the rewards.
     """
     restore = (lambda one: one) if before.targets is None else before.targets.restored
+    over = Over(samples.counted, across)
     moved = after.parameters.vector - before.parameters.vector
     seen = {"train/advantage": samples.advantage, "train/return": restore(samples.target)}
     if before.parameters.network().critic is not None:
         seen["train/value"] = restore(values)
-    figures = spreads(seen, across)
+    figures = spreads(seen, over)
     if "train/value" in seen:
         error = seen["train/return"] - seen["train/value"]
-        unexplained, variance = variance_of(error, across), figures["train/return_std"] ** 2
+        unexplained, variance = variance_of(error, over), figures["train/return_std"] ** 2
         figures["train/explained_variance"] = explained(unexplained, variance)
     return {
         **figures,
         "train/parameter_norm": jnp.linalg.norm(after.parameters.vector),
         "train/update_norm": jnp.linalg.norm(moved),
         "train/learning_rate": jnp.float32(algorithm.learning_rate),
-        **of_actions(before, samples.action, across),
-        **of_observations(before, samples, across),
+        **of_actions(before, samples.action, over),
+        **of_observations(before, samples, over),
     }
 
 
@@ -72,17 +111,16 @@ def of_gradients(algorithm: Any, norms: Array, made: Array | None = None) -> Met
     }
 
 
-def spreads(numbers: Mapping[str, Array], across: Across = ALONE) -> Metrics:
-    """Mean, standard deviation, smallest and largest of each, over all devices.
+def spreads(numbers: Mapping[str, Array], over: Over = ALL) -> Metrics:
+    """Mean, standard deviation, smallest and largest of each.
 
     They are reduced together: many small reductions would be a percent of an update's time.
     """
-    rows = jnp.stack([each.reshape(-1) for each in numbers.values()])
-    mean = across.mean(rows.mean(axis=1))
-    variance = across.mean(((rows - mean[:, None]) ** 2).mean(axis=1))
-    extremes = across.max(jnp.concatenate([-rows.min(axis=1), rows.max(axis=1)]))
-    least, most = jnp.split(extremes, 2)
-    figures = {"mean": mean, "std": jnp.sqrt(variance), "min": -least, "max": most}
+    rows = jnp.stack(list(numbers.values()))
+    mean = over.means(rows)
+    variance = over.means((rows - mean[:, None, None]) ** 2)
+    least, most = over.extremes(rows)
+    figures = {"mean": mean, "std": jnp.sqrt(variance), "min": least, "max": most}
     return {
         f"{name}_{figure}": values[row]
         for row, name in enumerate(numbers)
@@ -90,13 +128,11 @@ def spreads(numbers: Mapping[str, Array], across: Across = ALONE) -> Metrics:
     }
 
 
-def variance_of(numbers: Array, across: Across = ALONE) -> Array:
-    """The variance over all devices."""
-    mean = across.mean(numbers.mean())
-    return across.mean(((numbers - mean) ** 2).mean())
+def variance_of(numbers: Array, over: Over = ALL) -> Array:
+    return over.mean((numbers - over.mean(numbers)) ** 2)
 
 
-def of_actions(learner: Learner, actions: Array, across: Across = ALONE) -> Metrics:
+def of_actions(learner: Learner, actions: Array, over: Over) -> Metrics:
     """Discrete: the share of the action most often chosen. Box: where actions lie.
 
     ``action_outside`` is the share of components at or past the bounds of the policy's range
@@ -105,32 +141,30 @@ def of_actions(learner: Learner, actions: Array, across: Across = ALONE) -> Metr
     network = learner.parameters.network()
     if isinstance(network.action_space, Discrete):
         each = jnp.arange(network.action_space.n, dtype=actions.dtype)
-        shares = (actions.reshape(-1, 1) == each).mean(axis=0)
-        return {"train/action_top_share": across.mean(shares).max()}
+        return {"train/action_top_share": over.means(actions == each[:, None, None]).max()}
     if not isinstance(network.action_space, Box):
         return {}
-    mean = across.mean(actions.mean())
+    mean = over.mean(actions)
     summary = {
         "train/action_mean": mean,
-        "train/action_std": jnp.sqrt(across.mean(((actions - mean) ** 2).mean())),
+        "train/action_std": jnp.sqrt(over.mean((actions - mean) ** 2)),
     }
     if network.action_space.bounded:
-        outside = (jnp.abs(actions) >= 1.0).mean()
-        summary["train/action_outside"] = across.mean(outside)
+        summary["train/action_outside"] = over.mean(jnp.abs(actions) >= 1.0)
     if network.log_std is not None:
         summary["train/policy_std"] = jnp.exp(network.log_std).mean()
     return summary
 
 
-def of_observations(learner: Learner, samples: Sample, across: Across = ALONE) -> Metrics:
+def of_observations(learner: Learner, samples: Sample, over: Over) -> Metrics:
     """The extremes of the normaliser: its deviations, and the share of features that it clipped."""
     parts = normalised_parts(learner.observations, samples.obs)
     if not parts:
         return {}
-    clipped = jnp.stack([(jnp.abs(part) >= LIMIT).mean() for _, part in parts])
+    clipped = jnp.stack([over.mean(jnp.abs(part) >= LIMIT) for _, part in parts])
     deviations = jnp.concatenate([statistics.deviation.ravel() for statistics, _ in parts])
     return {
-        "train/obs_clipped": across.mean(clipped.mean()),
+        "train/obs_clipped": clipped.mean(),
         "train/obs_std_min": deviations.min(),
         "train/obs_std_max": deviations.max(),
     }

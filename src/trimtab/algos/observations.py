@@ -52,11 +52,13 @@ def normalised(statistics: Any, obs: Observation) -> Observation:
     return jax.tree.map(one, statistics, obs, is_leaf=_is_statistics)
 
 
-def merged(statistics: Any, obs: Observation, across: Across) -> Any:
-    """Statistics that know of observations [B, ...] too."""
+def merged(statistics: Any, obs: Observation, across: Across, counted: Array | None = None) -> Any:
+    """Statistics that know of observations [B, ...] too, or of those that ``counted`` says."""
 
     def one(running: Running | None, part: Array) -> Running | None:
-        return None if running is None else running.merge(part.astype(jnp.float32), across)
+        if running is None:
+            return None
+        return running.merge(part.astype(jnp.float32), across, counted)
 
     if statistics is None:
         return None

@@ -61,9 +61,14 @@ class Sample(NamedTuple):
     advantage: Array
     target: Array  # for the critic, in its units
     value: Array | None = None  # what the critic said before the update, to clip by
-    weight: Array | None = None  # of the sample in means; 1 on the average
+    weight: Array | None = None  # of the sample in means; 1 on the average, 0 where none counts
     hidden: Array | None = None  # of a recurrent policy, before this step
     starts: Array | None = None  # whether an episode begins here, other than at the rollout's start
+
+    @property
+    def counted(self) -> Array | None:
+        """Which of the samples count; None: all of them."""
+        return None if self.weight is None else self.weight > 0
 
 
 # -------------------------------------------------------------------- methods of every algorithm
@@ -240,30 +245,41 @@ def shifted_and_scaled(samples: Sample, axes: tuple[int, ...], across: Across) -
 
 
 def with_statistics(
-    algorithm: Any, learner: Learner, rollout: Rollout, targets: Array, across: Across
+    algorithm: Any,
+    learner: Learner,
+    rollout: Rollout,
+    targets: Array,
+    across: Across,
+    counted: Array | None = None,
 ) -> Learner:
     """The learner after a rollout: its statistics know of it, and one more update is counted.
 
     This comes after the gradient steps. Observations are then normalised as they were when the
-    actions were chosen, and the policy ratio begins at 1. ``targets`` are the samples'.
+    actions were chosen, and the policy ratio begins at 1. ``targets`` are the samples'; ``counted``
+    is theirs too.
     """
+    counted = None if counted is None else counted.reshape(-1)
     parameters, rewards, statistics = learner.parameters, learner.rewards, learner.targets
     if rewards is not None:
         ended = rollout.terminated | rollout.truncated
         returns = discounted_so_far(
             rollout.reward, ended, rollout.memory.discounted, discount(algorithm)
         )
-        rewards = rewards.merge(returns.reshape(-1), across)
+        rewards = rewards.merge(returns.reshape(-1), across, counted)
     if statistics is not None:
-        older = (REMEMBERED_ROLLOUTS - 1) * targets.size * across.devices
+        size = targets.size * across.devices
+        if counted is not None:
+            size = across.sum(counted.sum().astype(jnp.float32))
         seen = statistics.restored(targets).reshape(-1)
-        fresh = statistics.aged(older).merge(seen, across)
+        fresh = statistics.aged((REMEMBERED_ROLLOUTS - 1) * size).merge(seen, across, counted)
         if algorithm.value_normalization == "popart":
             parameters = Flat.of(parameters.network().rescaled(statistics, fresh))
         statistics = fresh
     return learner._replace(
         parameters=parameters,
-        observations=merged(learner.observations, units(rollout.obs, recurrent=False), across),
+        observations=merged(
+            learner.observations, units(rollout.obs, recurrent=False), across, counted
+        ),
         updates=learner.updates + 1,
         rewards=rewards,
         targets=statistics,

@@ -82,7 +82,9 @@ def update(
     start = (learner.parameters, learner.optimiser)
     (parameters, moments), (each, norms) = lax.scan(one_step, start, length=now.epochs)
     learned = learner._replace(parameters=parameters, optimiser=moments)
-    after = onpolicy.with_statistics(now, learned, rollout, prepared.target, across)
+    after = onpolicy.with_statistics(
+        now, learned, rollout, prepared.target, across, prepared.counted
+    )
     means = across.mean(each.mean())
     metrics = {
         "train/policy_loss": means.policy,
@@ -92,6 +94,4 @@ def update(
     }
     if learner.parameters.network().critic is not None:
         metrics["train/value_loss"] = means.value
-    if prepared.weight is not None:
-        metrics["train/counted"] = across.mean((prepared.weight > 0).astype(jnp.float32).mean())
     return after, metrics

@@ -49,8 +49,9 @@ class REINFORCE(REINFORCESettings):
             G_t = Σ_k γᵏ r_{t+k} to the end of the episode,    A_t = G_t − b(s_t)
 
         That is GAE with λ = 1, whose sum telescopes. A return that is cut (by the clock, or by the
-        end of the rollout) is completed by the baseline; without one it stays cut. Where only whole
-        episodes count, transitions after a lane's last end have the weight 0.
+        end of the rollout) is completed by the baseline; without one it stays cut. With whole
+        episodes, which ``collect.whole`` plays to their ends, the gradient is the mean over their
+        transitions: what follows on a lane's last end belongs to none, and has the weight 0.
         """
         samples, values = onpolicy.estimated(self, learner, rollout, 1.0)
         if self.episodes == "fixed":

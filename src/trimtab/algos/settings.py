@@ -293,8 +293,8 @@ class REINFORCESettings(OnPolicySettings):
     learning_rate: float = setting(5e-3, "step size of the optimiser", above=0, at_most=1)
     episodes: Literal["fixed", "whole"] = setting(
         "fixed",
-        "fixed: every transition counts, and a return that the rollout cuts is completed by the "
-        "baseline; whole: only transitions whose episode ended in the rollout count",
+        "fixed: a rollout is num_steps steps of each lane, and a return that it cuts is completed "
+        "by the baseline; whole: every lane goes on until its episode has ended",
     )
     epochs: Literal[1, 2, 4] = setting(  # pyright: ignore[reportIncompatibleVariableOverride]
         1, "gradient steps on each rollout"

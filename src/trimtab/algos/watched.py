@@ -79,7 +79,10 @@ def gradient_noise(algorithm: Any, learner: Any, rollout: Rollout, across: Acros
 def _noise(gradient: Gradient, network: Any, samples: Any, across: Across) -> Metrics:
     steps, lanes = jax.tree.leaves(samples)[0].shape[:2]
     total_lanes = jnp.float32(lanes * across.devices)
-    count = jnp.float32(steps * lanes * across.devices)
+    count, share = jnp.float32(steps * lanes * across.devices), jnp.float32(1.0)
+    if samples.counted is not None:
+        share = across.mean(samples.counted.mean())
+        count = count * share
 
     def lane_mean(lane: Any) -> Array:
         return gradient.mean(network, jax.tree.map(lambda leaf: leaf[:, None], lane))
@@ -89,7 +92,9 @@ def _noise(gradient: Gradient, network: Any, samples: Any, across: Across) -> Me
     spread = across.sum(((means - mean) ** 2).sum())
     cluster = spread / (total_lanes * (total_lanes - 1.0))
     square = (mean**2).sum()
-    independent = (_square_mean(gradient, network, samples, across) - square) / (count - 1.0)
+    # Weights are 1 / share: what their squares are too large by is the share, over all rows.
+    of_squares = share * _square_mean(gradient, network, samples, across)
+    independent = (of_squares - square) / jnp.maximum(count - 1.0, 1.0)
     signal = square - cluster
     known = cluster > 0
     over = jnp.where(known, cluster, 1.0)

@@ -104,16 +104,23 @@ class Lanes(NamedTuple):
     # Where starts are staggered, the length at which the present episode is cut: NEVER after the
     # first. Otherwise nothing.
     cut: Array | tuple[()] = ()
+    # Where rollouts are of whole episodes, the steps that a lane is ahead of its share.
+    lead: Array | tuple[()] = ()
 
 
 NEVER = jnp.iinfo(jnp.int32).max  # no episode is so long
 
 
 def start_lanes(
-    algorithm: Algorithm, env: JaxEnv, actor: Actor, root: Array, index: Array
+    algorithm: Algorithm,
+    env: JaxEnv,
+    actor: Actor,
+    root: Array,
+    index: Array,
+    update: Array | int = 0,
 ) -> Lanes:
-    """Lanes at the first observation of their first episodes."""
-    keys = lane_streams(root, Purpose.FIRST_RESET, 0, index)
+    """Lanes at the first observation of their first episodes, or of those that begin anew."""
+    keys = lane_streams(root, Purpose.FIRST_RESET, update, index)
     state, obs = jax.vmap(env.reset)(keys)
     count = index.shape[0]
     memory = first_memories(algorithm, actor, count)
@@ -168,6 +175,7 @@ def step_lanes(
             jnp.where(ended, 0, lengths),
             lanes.finished.add(whole, returns, lengths),
             cut,
+            lanes.lead,
         ),
         step,
     )

@@ -1,5 +1,7 @@
 """Rollouts from JAX environments, inside the compiled program."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -13,6 +15,52 @@ from trimtab.types import Actor, Algorithm, JaxEnv, Rollout
 UNROLL = 2
 
 
+class Draws(NamedTuple):
+    """The random numbers of a rollout, drawn before it in one call for each lane."""
+
+    noise: Array  # [T, N, ...]: of actions
+    step_keys: Array  # [T, N]: of the environment
+    reset_keys: Array  # [N]
+
+    @classmethod
+    def of(
+        cls,
+        algorithm: Algorithm,
+        actor: Actor,
+        root: Array,
+        update: Array,
+        index: Array,
+        num_steps: int,
+    ) -> "Draws":
+        purposes = Purpose.ACT, Purpose.STEP, Purpose.RESET
+        act_keys, of_steps, reset_keys = streams_of_lanes(root, purposes, update, index)
+        noise = jax.vmap(lambda key: algorithm.noise(actor, key, num_steps), out_axes=1)(act_keys)
+        step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps), out_axes=1)(of_steps)
+        return cls(noise, step_keys, reset_keys)
+
+
+def act_and_step(
+    algorithm: Algorithm, env: JaxEnv, actor: Actor, lanes: Lanes, draws: Draws, t: Array
+) -> tuple[Lanes, Rollout]:
+    """One step of every lane, with the draws of this step, and the row of a rollout that it is."""
+    action, extras, memory = jax.vmap(algorithm.act, in_axes=(None, 0, 0, 0))(
+        actor, lanes.memory, lanes.obs, draws.noise
+    )
+    after, step = step_lanes(env, lanes, action, draws.step_keys, draws.reset_keys, t)
+    memory = jax.vmap(algorithm.after_step, in_axes=(None, 0, 0, 0))(
+        actor, memory, step.reward, step.terminated | step.truncated
+    )
+    return after._replace(memory=memory), Rollout(
+        obs=lanes.obs,
+        action=action,
+        reward=step.reward,
+        terminated=step.terminated,
+        truncated=step.truncated,
+        next_obs=step.next_obs,
+        extras=extras,
+    )
+
+
 def collect_fused(
     algorithm: Algorithm,
     env: JaxEnv,
@@ -22,35 +70,15 @@ def collect_fused(
     update: Array,
     num_steps: int,
 ) -> tuple[Lanes, Rollout]:
-    """``num_steps`` steps in every lane: a rollout whose leaves are [T, N, ...].
-
-    The random numbers of a rollout are drawn before its scan, in one call for each lane.
-    """
-
-    purposes = Purpose.ACT, Purpose.STEP, Purpose.RESET
-    act_keys, of_steps, reset_keys = streams_of_lanes(root, purposes, update, lanes.index)
-    noise = jax.vmap(lambda key: algorithm.noise(actor, key, num_steps), out_axes=1)(act_keys)
-    step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps), out_axes=1)(of_steps)
+    """``num_steps`` steps in every lane: a rollout whose leaves are [T, N, ...]."""
+    draws = Draws.of(algorithm, actor, root, update, lanes.index, num_steps)
 
     def one_step(lanes: Lanes, now: tuple[Array, Array, Array]) -> tuple[Lanes, Rollout]:
-        t, noise_now, step_keys_now = now
-        action, extras, memory = jax.vmap(algorithm.act, in_axes=(None, 0, 0, 0))(
-            actor, lanes.memory, lanes.obs, noise_now
-        )
-        after, step = step_lanes(env, lanes, action, step_keys_now, reset_keys, t)
-        memory = jax.vmap(algorithm.after_step, in_axes=(None, 0, 0, 0))(
-            actor, memory, step.reward, step.terminated | step.truncated
-        )
-        return after._replace(memory=memory), Rollout(
-            obs=lanes.obs,
-            action=action,
-            reward=step.reward,
-            terminated=step.terminated,
-            truncated=step.truncated,
-            next_obs=step.next_obs,
-            extras=extras,
-        )
+        t, noise, step_keys = now
+        drawn = Draws(noise, step_keys, draws.reset_keys)
+        return act_and_step(algorithm, env, actor, lanes, drawn, t)
 
     counters = jnp.arange(num_steps, dtype=jnp.int32)
-    after, rollout = lax.scan(one_step, lanes, (counters, noise, step_keys), unroll=UNROLL)
+    each = counters, draws.noise, draws.step_keys
+    after, rollout = lax.scan(one_step, lanes, each, unroll=UNROLL)
     return after, rollout._replace(memory=lanes.memory)

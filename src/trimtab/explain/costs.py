@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from trimtab.collect.whole import collects_whole
 from trimtab.ops.across import ALONE
 from trimtab.spaces import EnvSpec, zeros
 from trimtab.training.memory import ROLLOUT_COPIES, available_bytes, tree_bytes
@@ -47,8 +48,11 @@ class Costs:
 
         action, extras, memory = jax.eval_shape(acted, algorithm, learner, key, obs)
 
+        # Whole episodes take more rows than steps, and all rows are computed with.
+        spare = spec.max_episode_steps or 0 if collects_whole(algorithm) else 0
+
         def rollout_of(lanes: int, steps: int) -> Rollout:
-            return _rollout_shape(spec, action, extras, memory, lanes, steps)
+            return _rollout_shape(spec, action, extras, memory, lanes, steps + spare)
 
         lanes, steps = num_envs, num_steps
         if lanes * steps > MOST_TRACED:  # the work of a step is the same in a smaller one

@@ -26,6 +26,7 @@ class Geometry:
     longest_episode: int | None  # None: unknown, or without a limit
     recurrent: bool = False  # then minibatches are of whole lanes
     runs: int = 1  # that are trained at once, each of this shape
+    whole: bool = False  # rollouts of whole episodes
 
     @staticmethod
     def of(configuration: Configuration, spec: EnvSpec | None = None, runs: int = 1) -> "Geometry":
@@ -46,6 +47,7 @@ class Geometry:
             longest_episode=longest,
             recurrent=algorithm.gru_units is not None,
             runs=runs,
+            whole=getattr(algorithm, "episodes", "fixed") == "whole",
         )
 
     @property
@@ -84,6 +86,15 @@ class Geometry:
     def total_steps(self) -> int:
         """What the run will do: whole updates."""
         return self.updates * self.batch
+
+    @property
+    def most_total_steps(self) -> int | None:
+        """With what whole episodes take beyond it, at the most; None: unknown."""
+        if not self.whole:
+            return self.total_steps
+        if self.longest_episode is None:
+            return None
+        return self.total_steps + self.num_envs * (self.longest_episode - 1)
 
     @property
     def excess(self) -> int:
@@ -147,6 +158,7 @@ class Geometry:
             "divides",
             "gradient_steps",
             "total_steps",
+            "most_total_steps",
             "excess",
             "horizon",
             "reach",

@@ -98,13 +98,12 @@ def in_phase(plan: Plan) -> Caution | None:
 
 def no_whole_episode(plan: Plan) -> Caution | None:
     shape = plan.geometry
-    whole = getattr(plan.algorithm, "episodes", "fixed") == "whole"
-    if not whole or shape.longest_episode is None or shape.num_steps >= shape.longest_episode:
+    if not shape.whole or shape.longest_episode is None or shape.num_steps >= shape.longest_episode:
         return None
     return Caution(
         "no_whole_episode",
-        f"episodes = whole learns only from what ends within a rollout of {shape.num_steps} steps, "
-        f"and episodes may last {shape.longest_episode}: long ones do not count",
+        f"episodes = whole needs room for a whole episode in each lane, and episodes may last "
+        f"{shape.longest_episode} steps, more than T = {shape.num_steps}: training refuses it",
         f"--num-steps {shape.longest_episode} or more, with fewer lanes, or --episodes fixed",
         WILLIAMS,
     )

@@ -72,8 +72,14 @@ def sections(explanation: Explanation) -> list[tuple[str, str]]:
 def _rollout(shape: Geometry) -> str:
     return (
         f"N = {shape.num_envs:,} lanes × T = {shape.num_steps:,} steps = {shape.batch:,} "
-        f"transitions"
+        f"transitions{_to_their_ends(shape)}"
     )
+
+
+def _to_their_ends(shape: Geometry) -> str:
+    if not shape.whole:
+        return ""
+    return ", and on to the end of the episodes; what a lane takes beyond its T comes off the next"
 
 
 def _gradient_steps(shape: Geometry) -> str:
@@ -106,6 +112,9 @@ def _update(shape: Geometry) -> str:
 
 def _run(shape: Geometry) -> str:
     asked = f" ({shape.excess:,} more than asked for)" if shape.excess else ""
+    if shape.whole and shape.most_total_steps is not None:
+        more = shape.most_total_steps - shape.total_steps
+        asked += f" and up to {more:,} to end the last episodes"
     return (
         f"{_counted(shape.updates, 'update')} = {shape.total_steps:,} steps{asked}, "
         f"{_counted(shape.updates * shape.gradient_steps, 'gradient step')}"

@@ -19,6 +19,11 @@ def check_algorithm(algorithm: Any, traces: tuple[float, ...]) -> None:
             f"(gru_units = {algorithm.gru_units}), whose gradient goes back through time: expected "
             "a policy without one."
         )
+    if getattr(algorithm, "episodes", "fixed") == "whole":
+        raise SettingError(
+            f"The lab measures rollouts of a fixed length, and episodes = whole has none: expected "
+            f"{name} with episodes = fixed."
+        )
     if traces and not hasattr(algorithm, "gae_lambda"):
         raise SettingError(f"--lambdas has no effect on {name}, which has no lambda.")
 
@@ -34,5 +39,4 @@ def is_plain(algorithm: Any) -> bool:
         and algorithm.reward_clip is None
         and algorithm.value_normalization == "off"
         and algorithm.gru_units is None
-        and getattr(algorithm, "episodes", "fixed") == "fixed"
     )

@@ -19,16 +19,33 @@ class Running(NamedTuple):
     def zeros(cls, shape: tuple[int, ...]) -> "Running":
         return cls(jnp.zeros((), jnp.float32), jnp.zeros(shape), jnp.zeros(shape))
 
-    def merge(self, items: Array, across: Across = ALONE) -> "Running":
+    def merge(
+        self, items: Array, across: Across = ALONE, counted: Array | None = None
+    ) -> "Running":
         """Statistics of what was seen before together with ``items`` [B, ...] of every device.
+
+        Only those count that ``counted`` [B] says, if it is given.
 
         n = n_a + n_b,   δ = mean_b − mean_a
         mean = mean_a + δ n_b / n
         squares = squares_a + squares_b + δ² n_a n_b / n
         """
-        fresh = jnp.float32(items.shape[0] * across.devices)
-        mean = across.mean(items.mean(axis=0))
-        squares = across.mean(((items - mean) ** 2).sum(axis=0)) * jnp.float32(across.devices)
+        if counted is None:
+            fresh = jnp.float32(items.shape[0] * across.devices)
+            mean = across.mean(items.mean(axis=0))
+            squares = across.mean(((items - mean) ** 2).sum(axis=0)) * jnp.float32(across.devices)
+            return self._joined(fresh, mean, squares)
+        counts = counted.reshape(-1, *[1] * (items.ndim - 1))
+        fresh = across.sum(counted.sum().astype(jnp.float32))
+        total = across.sum(jnp.where(counts, items, 0.0).sum(axis=0))
+        mean = total / jnp.maximum(fresh, 1.0)
+        squares = across.sum(jnp.where(counts, (items - mean) ** 2, 0.0).sum(axis=0))
+        joined = self._joined(fresh, mean, squares)
+        return Running(
+            *(jnp.where(fresh > 0, new, old) for new, old in zip(joined, self, strict=True))
+        )
+
+    def _joined(self, fresh: Array, mean: Array, squares: Array) -> "Running":
         count = self.count + fresh
         delta = mean - self.mean
         return Running(
@@ -37,7 +54,7 @@ class Running(NamedTuple):
             self.squares + squares + delta**2 * (self.count * fresh / count),
         )
 
-    def aged(self, limit: int) -> "Running":
+    def aged(self, limit: Array | int) -> "Running":
         """With no more weight than ``limit`` items have: what is newer then counts for more."""
         factor = jnp.minimum(1.0, limit / jnp.maximum(self.count, 1.0))
         return Running(self.count * factor, self.mean, self.squares * factor)

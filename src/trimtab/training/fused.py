@@ -11,6 +11,7 @@ from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
 from trimtab.collect.settings import refuse_host_settings
+from trimtab.collect.whole import collects_whole, rows_for
 from trimtab.envs.wrappers import has_fixed_length
 from trimtab.errors import SettingError
 from trimtab.spaces import num_bytes
@@ -62,13 +63,21 @@ class FusedSession:
                 f"staggered_starts has no effect on {self.env.spec.id}, whose episodes have no "
                 f"time limit: leave it at auto, or give max_episode_steps."
             )
+        rows = self.settings.num_steps
+        if collects_whole(self.algorithm):
+            rows = rows_for(self.env.spec, rows)
+            if self.settings.staggered_starts == "on":
+                raise SettingError(
+                    "staggered_starts has no effect with episodes = whole, of which each rollout "
+                    "begins its own: leave it at auto."
+                )
         check_network(tree_bytes(self.template.learner))
         lanes = self.template.lanes
         obs_bytes = tree_bytes(lanes.obs)
         action_bytes = self.settings.num_envs * num_bytes(self.env.spec.action)
         # Beside the observation, its successor and the action: reward, flags, log-probability.
         step_bytes = 2 * obs_bytes + action_bytes + 16 * self.settings.num_envs
-        check_memory(tree_bytes(lanes), step_bytes, self.settings.num_envs, self.settings.num_steps)
+        check_memory(tree_bytes(lanes), step_bytes, self.settings.num_envs, rows)
 
     @functools.cached_property
     def root(self) -> Array:
@@ -78,6 +87,8 @@ class FusedSession:
     def staggered(self) -> bool:
         """Whether lanes' first episodes are cut short, so that later ones are out of phase."""
         wanted = self.settings.staggered_starts
+        if collects_whole(self.algorithm):
+            return False
         return wanted == "on" or (wanted == "auto" and has_fixed_length(self.env))
 
     @functools.cached_property

@@ -138,6 +138,10 @@ class GroupLedger:
         """Of the run that has the fewest."""
         return min(ledger.recent_episodes for _, ledger in self._sound())
 
+    def steps_at(self, done: int) -> int:
+        """Of the run that has made the fewest."""
+        return min(ledger.steps_at(done) for _, ledger in self._sound())
+
     def wants_evaluation(self, done: int) -> bool:
         return any(ledger.wants_evaluation(done) for _, ledger in self._sound())
 
@@ -233,7 +237,7 @@ def run_group(
         ]
         ledger = GroupLedger(ledgers, session.joined, say)
         schedule = dataclasses.replace(session.schedule, stop_after=manner.stop_after)
-        resumed_at = saved[0].notes["steps"] if saved else 0
+        resumed_at = max((point.notes["steps"] for point in saved), default=0)
         with tracked(folders, session.common.settings.track, resumed_at, progress) as watched:
             loop = Loop(session.stacked, programs, schedule, ledger, saver, watched)
             return GroupOutcome(loop.go(runs, manner.grace), compile_seconds, ledger.failures)

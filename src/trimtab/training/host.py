@@ -14,6 +14,8 @@ from trimtab.collect.first_come import FirstComeCollector
 from trimtab.collect.host import HostCollector
 from trimtab.collect.modes import choose
 from trimtab.collect.vectorize import check_fits, for_evaluation, vectorize
+from trimtab.collect.whole import collects_whole, rows_for
+from trimtab.collect.whole_host import WholeCollector
 from trimtab.collect.workers import WorkerPool
 from trimtab.envs.sources import HostSource
 from trimtab.errors import SettingError
@@ -74,12 +76,12 @@ class HostSession:
             )
         refuse_what_is_compiled(settings)
         check_fits(self.env, settings)
+        if collects_whole(self.algorithm):
+            refuse_older_policies(settings)
         learner_bytes = tree_bytes(self.template)
         check_network(learner_bytes)
         step_bytes = 2 * num_bytes(spec.observation) + num_bytes(spec.action) + 16
-        check_memory(
-            learner_bytes, settings.num_envs * step_bytes, settings.num_envs, settings.num_steps
-        )
+        check_memory(learner_bytes, settings.num_envs * step_bytes, settings.num_envs, self._rows)
 
     @functools.cached_property
     def root(self) -> Array:
@@ -101,6 +103,12 @@ class HostSession:
     def template(self) -> Run:
         """The shapes of a run, to load a checkpoint into."""
         return jax.eval_shape(self._begin, self.algorithm, self.root)
+
+    @property
+    def _rows(self) -> int:
+        """Of a rollout, in each lane."""
+        steps = self.settings.num_steps
+        return rows_for(self.env.spec, steps) if collects_whole(self.algorithm) else steps
 
     @functools.cached_property
     def _lanes(self) -> HostEnv:
@@ -134,7 +142,7 @@ class HostSession:
 
     def _collector(self, learner: Any) -> tuple[Collector, Rollout]:
         """What collects, with its programs compiled, and the shapes of its rollouts."""
-        env, settings, steps = self._lanes, self.settings, self.settings.num_steps
+        env, settings, steps = self._lanes, self.settings, self._rows
 
         def programs(lanes: int) -> tuple[ActingPrograms, Rollout]:
             made = ActingPrograms(self.algorithm, learner, env.spec.action, lanes, steps)
@@ -145,6 +153,8 @@ class HostSession:
             first_come = FirstComeCollector(env, of_worker, steps, settings.max_staleness)
             return first_come, first_come.shapes(part)
         of_all, rollout = programs(env.num_envs)
+        if collects_whole(self.algorithm):
+            return WholeCollector(env, of_all, settings.num_steps, steps), rollout
         return HostCollector(env, of_all, steps), rollout
 
     def place(self, run: Run) -> Run:
@@ -157,6 +167,19 @@ class HostSession:
         if "_lanes" in self.__dict__:
             self._lanes.close()
             del self.__dict__["_lanes"]
+
+
+def refuse_older_policies(settings: TrainSettings) -> None:
+    """Whole episodes are those of one policy, the newest: refuse to collect with an older one."""
+    for name, asked in (
+        ("overlap", settings.overlap),
+        ("vectorization = async", settings.vectorization == "async"),
+    ):
+        if asked:
+            raise SettingError(
+                f"{name} collects with a policy that is older than the learner's, and episodes = "
+                "whole is for episodes of the newest: leave out one of them."
+            )
 
 
 def refuse_what_is_compiled(settings: TrainSettings) -> None:

@@ -73,7 +73,8 @@ class HostStep:
                 if not self._overlap:  # the next rollout would wait for it anyway
                     jax.block_until_ready(latest.result()[0].learner)
                 spent = collected - begun, time.perf_counter() - collected
-                host_rows.append({**host_metrics, **self._timing(rollout.reward.size, *spent)})
+                steps = host_metrics.get("rollout/transitions", float(rollout.reward.size))
+                host_rows.append({**host_metrics, **self._timing(steps, *spent)})
         run = latest.result()[0]
         self._done, self._latest = self._done + len(learned), run
         rows = [
@@ -121,7 +122,7 @@ class HostStep:
         notices, self._notices = self._notices, []
         return notices
 
-    def _timing(self, steps: int, collecting: float, updating: float) -> dict[str, float]:
+    def _timing(self, steps: float, collecting: float, updating: float) -> dict[str, float]:
         """How fast the two parts of an update went, and their shares of the time since the last.
 
         With overlap an update has no time of its own.

@@ -48,6 +48,7 @@ class Keeper(Protocol):
     def recent_return(self) -> float: ...
     @property
     def recent_episodes(self) -> float: ...
+    def steps_at(self, done: int) -> int: ...
     def wants_evaluation(self, done: int) -> bool: ...
     @property
     def best_run(self) -> Any: ...
@@ -73,6 +74,7 @@ class Ledger:
         self._gate = gate or Gate()
         self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT_UPDATES)
         self._sound: Moment | None = None  # the last run whose numbers were all finite
+        self._ahead = 0  # steps beyond update × batch, where rollouts are of whole episodes
 
     @property
     def best_run(self) -> Any:
@@ -98,8 +100,16 @@ class Ledger:
             return True
         return self.recent_return >= threshold  # which NaN is not
 
-    def recall(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Take up the recent returns of a run that goes on, from its metrics."""
+    def steps_at(self, done: int) -> int:
+        """Environment steps up to that update, which is the latest that was recorded."""
+        return done * self._batch + self._ahead
+
+    def recall(
+        self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take up a run that goes on: its recent returns and the notes of its checkpoint."""
+        if notes is not None:
+            self._ahead = notes["steps"] - notes["update"] * self._batch
         for row in rows[-RECENT_UPDATES:]:
             self._remember(float(row["rollout/return_mean"]), row["rollout/episodes"])
 
@@ -120,11 +130,12 @@ class Ledger:
         columns = dict(columns)
         faults = columns.pop(FAULT_METRIC)
         names, count = list(columns), len(faults)
+        ahead = columns.get("rollout/steps_ahead", np.zeros(count, int)).tolist()
         lists = [column.tolist() for column in columns.values()]
         rows = [
             {
                 "update": done + row + 1,
-                "steps": (done + row + 1) * self._batch,
+                "steps": (done + row + 1) * self._batch + ahead[row],
                 **dict(zip(names, values, strict=True)),
                 **timing,
             }
@@ -137,7 +148,8 @@ class Ledger:
             if self._sound is not None:
                 self._save(self._sound)
             raise
-        self._sound = self._records.moment(run, done + count)
+        self._ahead = ahead[-1]
+        self._sound = self._moment(run, done + count)
         returns, episodes = columns["rollout/return_mean"], columns["rollout/episodes"]
         for mean, number in zip(returns.tolist(), episodes.tolist(), strict=True):
             self._remember(mean, number)
@@ -145,40 +157,44 @@ class Ledger:
     def evaluated(self, run: Any, done: int, episodes: Episodes) -> dict[str, float]:
         """Write an evaluation, and keep the run if it is the best so far."""
         figures = summary(episodes)
-        self._records.evaluations.append([{**self._counts(done), **figures}])
+        counts = {"update": done, "steps": self.steps_at(done)}
+        self._records.evaluations.append([{**counts, **figures}])
         if self._best is None or figures["mean"] > self._best.evaluation["mean"]:
             # Alone, or the states of all runs of a group would be kept for the sake of one.
-            moment = self._records.moment(self._records.alone(run), done)
+            moment = self._moment(self._records.alone(run), done)
             self._best = Best(moment, figures, saved=False)
         return figures
 
     def evaluated_again(self, episodes: Episodes) -> None:
         """Write an evaluation of ``best_run`` on seeds that did not choose it."""
         assert self._best is not None
-        counts = self._counts(self._best.moment.update)
+        counts = _counts(self._best.moment)
         self._records.evaluations.append([{**counts, **OF_BEST, **summary(episodes)}])
 
     def save(self, run: Any, done: int) -> None:
         """Save ``latest``, and ``best`` if it is a new one. ``run`` must have been recorded."""
-        self._save(self._records.moment(run, done))
+        self._save(self._moment(run, done))
 
     def keep(self, run: Any, done: int) -> None:
         """Save a checkpoint that no later one replaces. ``run`` must have been recorded."""
-        moment = self._records.moment(self._records.alone(run), done)
-        self._records.save(f"update-{done}", moment, self._counts(done))
+        moment = self._moment(self._records.alone(run), done)
+        self._records.save(f"update-{done}", moment, {})
 
     def _save(self, moment: Moment) -> None:
         # The best comes first: evaluations that are in the latest have then left their best behind.
         best = self._best
         if best is not None and not best.saved:
-            notes = {**self._counts(best.moment.update), "evaluation": best.evaluation}
-            saved = self._records.save("best", best.moment, notes)
+            saved = self._records.save("best", best.moment, {"evaluation": best.evaluation})
             self._best = dataclasses.replace(best, saved=saved)
         latest = dataclasses.replace(moment, run=self._records.alone(moment.run))
-        self._records.save("latest", latest, self._counts(moment.update))
+        self._records.save("latest", latest, {})
 
-    def _counts(self, done: int) -> dict[str, int]:
-        return {"update": done, "steps": done * self._batch}
+    def _moment(self, run: Any, done: int) -> Moment:
+        return self._records.moment(run, done, self.steps_at(done))
+
+
+def _counts(moment: Moment) -> dict[str, int]:
+    return {"update": moment.update, "steps": moment.steps}
 
 
 def check_finite(faults: np.ndarray, columns: Mapping[str, np.ndarray], done: int) -> None:

@@ -127,7 +127,7 @@ class Loop:
         """Train from ``run`` to the end of the schedule, or until a signal; see ``StopRequest``."""
         schedule = self._schedule
         done = updates_done(run)
-        self._telemetry = Telemetry(schedule.batch)
+        self._telemetry = Telemetry()
         self._saved_at = self._telemetry.begun
         self._first_update = done
         with StopRequest(grace) as stop:
@@ -168,7 +168,9 @@ class Loop:
         done, count, run, metrics = self._unrecorded
         self._unrecorded = None
         columns = {name: np.asarray(values)[:count] for name, values in metrics.items()}
-        self._ledger.record(run, done, columns, self._telemetry.of_call(count))
+        taken = columns.get("rollout/transitions", np.full(count, self._schedule.batch))
+        timing = self._telemetry.of_call(float(taken.mean()) * count)
+        self._ledger.record(run, done, columns, timing)
         self._progress.updated(self._status(done + count))
         self._warn_of_few_episodes(done + count)
 
@@ -191,7 +193,7 @@ class Loop:
         return Status(
             update=done,
             updates=self._schedule.updates,
-            steps=done * self._schedule.batch,
+            steps=self._ledger.steps_at(done),
             total_steps=self._schedule.updates * self._schedule.batch,
             steps_per_second=steps / max(seconds, 1e-9),
             recent_return=self._ledger.recent_return,
@@ -216,7 +218,7 @@ class Loop:
 
     def _evaluate(self, run: Run, done: int) -> None:
         figures = self._ledger.evaluated(run, done, self._evaluation(run, done))
-        steps = done * self._schedule.batch
+        steps = self._ledger.steps_at(done)
         self._progress.evaluated(steps, figures["mean"], figures["standard_error"])
 
     def _save(self, run: Run, done: int) -> None:

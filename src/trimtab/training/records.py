@@ -20,6 +20,7 @@ class Moment:
 
     run: Any
     update: int
+    steps: int
     metrics_offset: int | None
     evaluations_offset: int | None
 
@@ -73,9 +74,9 @@ class Records:
         self.metrics.file.truncate(notes["metrics_offset"] if notes else 0)
         self.evaluations.file.truncate(notes["evaluations_offset"] if notes else 0)
 
-    def moment(self, run: Any, update: int) -> Moment:
+    def moment(self, run: Any, update: int, steps: int) -> Moment:
         """Now, when all rows of the ``run`` up to ``update`` have been appended."""
-        return Moment(run, update, self.metrics.offset, self.evaluations.offset)
+        return Moment(run, update, steps, self.metrics.offset, self.evaluations.offset)
 
     def save(self, name: str, moment: Moment, notes: Mapping[str, Any]) -> bool:
         """Have a checkpoint written; False if the disk lacks rows that it would count on."""
@@ -88,6 +89,7 @@ class Records:
                 **self._identity,
                 **notes,
                 "update": moment.update,
+                "steps": moment.steps,
                 "metrics_offset": moment.metrics_offset,
                 "evaluations_offset": moment.evaluations_offset,
             },

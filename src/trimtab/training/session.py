@@ -204,7 +204,7 @@ def open_ledger(
     records.rewind(point.notes if point else None)
     gate = Gate(session.settings.eval_from_return, session.schedule.updates)
     ledger = Ledger(records, session.schedule.batch, point.best if point else None, gate)
-    ledger.recall(read_last(folder.metrics_path, RECENT_BYTES))
+    ledger.recall(read_last(folder.metrics_path, RECENT_BYTES), point.notes if point else None)
     return ledger
 
 
@@ -263,7 +263,8 @@ def point_before(session: Session, folder: RunFolder, point: SavedPoint) -> Save
 
 
 def _as_best(run: Run, notes: Mapping[str, Any]) -> Best:
-    moment = Moment(run, notes["update"], notes["metrics_offset"], notes["evaluations_offset"])
+    offsets = notes["metrics_offset"], notes["evaluations_offset"]
+    moment = Moment(run, notes["update"], notes["steps"], *offsets)
     return Best(moment, notes["evaluation"], saved=True)
 
 

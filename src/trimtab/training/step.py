@@ -10,6 +10,7 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from trimtab.collect.episodes import Finished, start_lanes
 from trimtab.collect.fused import collect_fused
+from trimtab.collect.whole import collect_whole, collects_whole, metrics_of
 from trimtab.envs.wrappers import first_cuts
 from trimtab.keys import Purpose, stream
 from trimtab.ops.across import ALONE, Across
@@ -36,6 +37,8 @@ def begin(algorithm: Any, env: JaxEnv, num_envs: int, root: Array, staggered: bo
     lanes = start_lanes(algorithm, env, algorithm.actor(learner), root, index)
     if staggered:
         lanes = lanes._replace(cut=first_cuts(env, index, num_envs))
+    if collects_whole(algorithm):
+        lanes = lanes._replace(lead=jnp.zeros(num_envs, jnp.int32))
     return Run(learner, lanes, root, jnp.int32(0))
 
 
@@ -45,10 +48,14 @@ def one_update(
     """Collect a rollout, then learn from it."""
     actor = algorithm.actor(run.learner)
     started = run.lanes._replace(finished=Finished.none(run.lanes.index.shape[0]))
-    lanes, rollout = collect_fused(algorithm, env, actor, started, run.root, run.update, num_steps)
+    whole = collects_whole(algorithm)
+    collect = collect_whole if whole else collect_fused
+    lanes, rollout = collect(algorithm, env, actor, started, run.root, run.update, num_steps)
     shuffle_key = stream(run.root, Purpose.SHUFFLE, run.update)
     learner, metrics = algorithm.update(run.learner, rollout, shuffle_key, across)
     metrics |= lanes.finished.metrics(across)
+    if whole:
+        metrics |= metrics_of(run.lanes.lead, lanes.lead, num_steps, across)
     metrics[FAULT_METRIC] = first_fault(rollout, lanes.index, across)
     return Run(learner, lanes, run.root, run.update + 1), metrics
 

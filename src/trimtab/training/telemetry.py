@@ -41,17 +41,16 @@ COMPILATIONS = Compilations()
 class Telemetry:
     """The figures of a training loop, since it began and since the last call."""
 
-    def __init__(self, batch: int):
-        self._batch = batch
+    def __init__(self) -> None:
         self.begun = self.recorded_at = time.perf_counter()
         self._processor = time.process_time()
 
-    def of_call(self, updates: int) -> dict[str, float]:
-        """The metrics of a call that made ``updates`` updates, and of the time since the last."""
+    def of_call(self, steps: float) -> dict[str, float]:
+        """The metrics of a call that made so many steps, and of the time since the last."""
         now, processor = time.perf_counter(), time.process_time()
         seconds = max(now - self.recorded_at, 1e-9)
         figures = {
-            "time/steps_per_second": updates * self._batch / seconds,
+            "time/steps_per_second": steps / seconds,
             "time/seconds": now - self.begun,
             "time/compile_count": COMPILATIONS.count,
             "time/compile_seconds": COMPILATIONS.seconds,

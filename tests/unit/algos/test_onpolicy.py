@@ -307,7 +307,6 @@ def test_a_rollout_without_a_whole_episode_teaches_nothing_and_stays_finite():
     rollout = rollout_for(algorithm, learner)
     after, metrics = jax.jit(algorithm.update)(learner, rollout, jax.random.key(0))
     np.testing.assert_array_equal(after.parameters.vector, learner.parameters.vector)
-    assert metrics["train/counted"] == 0.0
     assert all(np.isfinite(value) for value in metrics.values())
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.algos.diagnostics import explained, spreads, variance_of
+from trimtab.algos.diagnostics import Over, explained, spreads, variance_of
 from trimtab.algos.ppo import PPO, Sample, adapted
 from trimtab.errors import SettingError, UnsupportedSpaceError
 from trimtab.spaces import Box, Discrete, EnvSpec
@@ -111,20 +111,23 @@ def test_linear_learning_rate_reaches_zero_with_the_last_update():
     ("values", "expected"), [([1, 2, 3, 4], 1.0), ([2.5] * 4, 0.0), ([-1, -2, -3, -4], 1 - 4.0)]
 )
 def test_explained_variance(values, expected):
-    targets = jnp.array([1.0, 2.0, 3.0, 4.0])
-    error = targets - jnp.asarray(values, jnp.float32)
+    targets = jnp.array([[1.0, 2.0, 3.0, 4.0]])
+    error = targets - jnp.asarray([values], jnp.float32)
     np.testing.assert_allclose(explained(variance_of(error), variance_of(targets)), expected)
 
 
 def test_a_constant_target_leaves_nothing_to_explain():
-    assert explained(variance_of(jnp.ones(4)), variance_of(jnp.zeros(4))) == 0.0
+    assert explained(variance_of(jnp.ones((2, 2))), variance_of(jnp.zeros((2, 2)))) == 0.0
 
 
-def test_spreads_are_those_of_numpy():
+@pytest.mark.parametrize("counted", [None, np.tri(5, 4, dtype=bool)])
+def test_spreads_are_those_of_numpy(counted):
     numbers = {name: np.random.default_rng(0).normal(3, 2, (5, 4)) for name in ("a", "b")}
     numbers["b"] = -2 * numbers["b"]
-    found = spreads({name: jnp.asarray(one, jnp.float32) for name, one in numbers.items()})
+    over = Over(None if counted is None else jnp.asarray(counted))
+    found = spreads({name: jnp.asarray(one, jnp.float32) for name, one in numbers.items()}, over)
     for name, one in numbers.items():
+        one = one if counted is None else one[counted]
         expected = {"mean": one.mean(), "std": one.std(), "min": one.min(), "max": one.max()}
         for figure, value in expected.items():
             np.testing.assert_allclose(found[f"{name}_{figure}"], value, rtol=1e-5)

@@ -9,9 +9,11 @@ import pytest
 from jax_as_gymnasium import AsGymnasium
 
 from trimtab.algos.ppo import PPO
+from trimtab.algos.reinforce import REINFORCE
 from trimtab.collect.acting import MOST_PACKED, ActingPrograms
 from trimtab.envs.make import make
-from trimtab.envs.sources import source_of
+from trimtab.envs.sources import changed, source_of
+from trimtab.envs.wrappers import wrapped
 from trimtab.training.config import TrainSettings
 from trimtab.training.devices import DevicePlan
 from trimtab.training.fused import FusedSession
@@ -22,6 +24,12 @@ LANES, STEPS, UPDATES, SEED = 4, 16, 3, 5
 ALGORITHM = as_arrays(
     dataclasses.replace(
         PPO(hidden_sizes=(16,), epochs=2, minibatches=2, normalize_rewards=True),
+        total_updates=10.0,
+    )
+)
+REINFORCING = as_arrays(
+    dataclasses.replace(
+        REINFORCE(hidden_sizes=(16,), episodes="whole", normalize_rewards=True),
         total_updates=10.0,
     )
 )
@@ -72,6 +80,39 @@ def test_host_collection_learns_what_compiled_collection_learns(env_id, vectoriz
         SETTINGS, vectorization=vectorization, num_workers=workers, staggered_starts="auto"
     )
     found, same_returns = learned(HostSession(source_of(make_env), ALGORITHM, settings))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(same_returns.astype(np.float32), returns)
+
+
+LIMIT = 20  # of episodes, where they are whole
+WHOLE = dataclasses.replace(SETTINGS, num_steps=LIMIT + 5)
+
+
+@functools.cache
+def fused_whole(env_id):
+    env = wrapped(make(env_id), action_repeat=1, max_episode_steps=LIMIT)
+    return learned(FusedSession(env, REINFORCING, WHOLE, DevicePlan(1, False)))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "vectorization", "workers"),
+    [
+        ("FrozenLake-v1", "in-process", 0),
+        pytest.param("FrozenLake-v1", "workers", 2, marks=pytest.mark.slow),
+        pytest.param("CartPole-v1", "in-process", 0, marks=pytest.mark.slow),
+    ],
+)
+def test_whole_episodes_are_the_same_however_they_are_collected(env_id, vectorization, workers):
+    expected, returns = fused_whole(env_id)
+    assert np.isfinite(returns).all()
+    assert (np.diff(expected, axis=0) != 0).any(axis=1).all()
+    rows = WHOLE.num_steps + LIMIT
+    make_env = functools.partial(AsGymnasium, env_id, SEED, LANES, rows, UPDATES)
+    settings = dataclasses.replace(
+        WHOLE, vectorization=vectorization, num_workers=workers, staggered_starts="auto"
+    )
+    source = changed(source_of(make_env), action_repeat=1, max_episode_steps=LIMIT)
+    found, same_returns = learned(HostSession(source, REINFORCING, settings))
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(same_returns.astype(np.float32), returns)
 
