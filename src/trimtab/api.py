@@ -5,13 +5,13 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
 from trimtab.algos.settings import ALGORITHMS
 from trimtab.configuration import Configuration, default_configuration
-from trimtab.continuing import note_how_it_goes_on
+from trimtab.continuing import goes_on, note_how_it_goes_on, require_run
 from trimtab.envs.make import find, picked
 from trimtab.errors import SettingError
 from trimtab.explain.report import Explanation
@@ -176,6 +176,7 @@ def train(
     algorithm: Any = None,
     *,
     run_dir: Path | str | None = None,
+    resume: Literal["never", "auto"] = "never",
     env_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     **settings: Any,
@@ -187,6 +188,11 @@ def train(
     then all there are. Without an algorithm, PPO with the environment's preset is used; with one,
     defaults apply to all that ``settings`` (the fields of ``TrainSettings``, and of the algorithm)
     leave out.
+
+    With ``resume="auto"`` the run in ``run_dir`` is gone on with, if one has begun there: for jobs
+    that may be stopped at any time and are started again as they are. Settings that contradict
+    those of that run are refused; ``total_steps`` may be raised. A run that has done its steps is
+    returned as it is.
     """
     if not isinstance(env, str):
         env = find(env)
@@ -194,7 +200,20 @@ def train(
             settings = {"num_envs": env.num_envs, **settings}
     configuration = configuration_of(env, algorithm, env_options or {})
     configuration = configuration.with_values(settings, "train()").checked()
-    return train_configuration(configuration, env, run_dir, progress or Quiet())
+    progress = progress or Quiet()
+    if goes_on(resume, run_dir):
+        assert run_dir is not None
+        return _gone_on(configuration, env, Path(run_dir).expanduser(), progress)
+    return train_configuration(configuration, env, run_dir, progress)
+
+
+def _gone_on(configuration: Configuration, env: Any, path: Path, progress: Progress) -> TrainedRun:
+    require_run(path, configuration)
+    made, total = None if isinstance(env, str) else env, configuration.training.total_steps
+    done, planned = resume_point(path, total_steps=total)
+    if done >= planned:
+        return load(path, made)
+    return resume(path, progress, env=made, total_steps=total)
 
 
 def configuration_of(env: Any, algorithm: Any, env_options: Mapping[str, Any]) -> Configuration:

@@ -1,18 +1,49 @@
 """Going on with a run otherwise than it began: what may change, what that means, what is noted."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from trimtab.configuration import Configuration
-from trimtab.errors import SettingError
+from trimtab.errors import SettingError, did_you_mean
 from trimtab.log.progress import Progress
-from trimtab.opening import write_config
+from trimtab.opening import stored_configuration, write_config
 from trimtab.training.checkpoint import exists, library_versions, read_manifest
 from trimtab.training.comparison import Pairs, table_differences
 from trimtab.training.devices import DevicePlan
+from trimtab.training.groupdir import is_group
 from trimtab.training.machine import machine_facts
 from trimtab.training.rundir import PACKAGES, RunFolder
+
+RESUME = ("never", "auto")
+
+
+def goes_on(resume: str, run_dir: Path | str | None) -> bool:
+    """Whether training is to go on with what the folder holds, and not to begin there.
+
+    ``auto`` does where a run, or a group of them, has begun in it.
+    """
+    if resume not in RESUME:
+        raise SettingError(
+            f"resume = {resume!r} is not valid: expected {' or '.join(map(repr, RESUME))}."
+            f"{did_you_mean(str(resume), RESUME)}"
+        )
+    if resume == "never":
+        return False
+    if not run_dir:
+        raise SettingError(
+            "resume = auto needs run_dir (--run-dir): the folder of the run to go on with."
+        )
+    folder = Path(run_dir).expanduser()
+    return is_group(folder) or os.path.isfile(folder / "config.toml")
+
+
+def require_run(path: Path, configuration: Configuration) -> None:
+    """Refuse to go on with the run in the folder if it is not the one that is asked for."""
+    folder = RunFolder.open(path)
+    require_continuation(folder, stored_configuration(folder), configuration)
 
 
 def changes(before: Configuration, after: Configuration) -> Pairs:

@@ -5,13 +5,13 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 
 from trimtab.api import TrainedRun, announce, configuration_of, tell_plan
 from trimtab.configuration import Configuration
-from trimtab.continuing import note_how_it_goes_on, require_continuation
+from trimtab.continuing import goes_on, note_how_it_goes_on, require_run
 from trimtab.envs.make import entry_for
 from trimtab.errors import RunFolderError, SettingError
 from trimtab.log.progress import Progress, Quiet
@@ -73,6 +73,7 @@ def train_group(
     seeds: Iterable[int],
     sweep: Sweep | None = None,
     run_dir: Path | str | None = None,
+    resume: Literal["never", "auto"] = "never",
     env_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     **settings: Any,
@@ -82,11 +83,21 @@ def train_group(
     ``sweep`` maps floats of the algorithm to lists of values, such as
     ``{"learning_rate": [1e-4, 3e-4]}``. All else is as in ``train``. Each run has a folder of its
     own in the group's, and the metrics that it would have alone on one device, to float tolerance.
+    ``resume="auto"`` goes on with the group in ``run_dir``, if it has begun there with these runs.
     """
     configuration = configuration_of(env, algorithm, env_options or {})
     configuration = configuration.with_values(settings, "train_group()").checked()
     members = members_of(configuration.algorithm, seeds, sweep or {})
-    return train_members(configuration, members, env, run_dir, progress or Quiet())
+    progress = progress or Quiet()
+    if not goes_on(resume, run_dir):
+        return train_members(configuration, members, env, run_dir, progress)
+    assert run_dir is not None
+    path, total = Path(run_dir).expanduser(), configuration.training.total_steps
+    require_group(path, configuration, members)
+    done, planned = group_resume_point(path, total_steps=total)
+    if done >= planned:
+        return load_group(path)
+    return resume_group(path, progress, total_steps=total)
 
 
 def load_group(path: Path | str) -> TrainedGroup:
@@ -188,8 +199,7 @@ def require_group(path: Path, configuration: Configuration, members: Sequence[Me
             "values, or another folder with --run-dir."
         )
     for member in members:
-        run = RunFolder.open(folder.run_path(member))
-        require_continuation(run, stored_configuration(run), of_member(configuration, member))
+        require_run(folder.run_path(member), of_member(configuration, member))
 
 
 def group_resume_point(path: Path | str, **settings: Any) -> tuple[int, int]:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from trimtab.algos.observations import merged, normalised
 from trimtab.algos.sequences import starts_of, units, unrolled
 from trimtab.nets.actor_critic import ActorCritic
 from trimtab.nets.flat import Flat
-from trimtab.nets.heads import sampling_noise
+from trimtab.nets.heads import Distribution, SquashedGaussian, sampling_noise, squashed
 from trimtab.ops.across import Across
 from trimtab.ops.returns import advantages_of_lanes, discounted_so_far
 from trimtab.ops.rows import evaluate_where
@@ -24,6 +24,9 @@ from trimtab.types import Action, Memory, Observation, Rollout
 # Statistics of value targets forget what is older than this many rollouts: targets grow while the
 # policy learns.
 REMEMBERED_ROLLOUTS = 20
+# The share of a log-probability (and of 1) that two programs may differ by for the same network:
+# some ten times what was seen, and a hundredth of what the smallest useful step makes.
+ROUNDING = 1e-5
 
 
 class Actor(NamedTuple):
@@ -57,10 +60,11 @@ class Sample(NamedTuple):
 
     obs: Observation  # normalised
     action: Action
-    log_prob: Array  # of the action under the policy that acted
+    log_prob: Array  # of the action, or of what was squashed, under the policy that acted
     advantage: Array
     target: Array  # for the critic, in its units
     value: Array | None = None  # what the critic said before the update, to clip by
+    before: Array | None = None  # what was squashed into the action
     weight: Array | None = None  # of the sample in means; 1 on the average, 0 where none counts
     hidden: Array | None = None  # of a recurrent policy, before this step
     starts: Array | None = None  # whether an episode begins here, other than at the rollout's start
@@ -98,8 +102,15 @@ def act(
     """Sample an action for one lane."""
     seen = normalised(actor.observations, obs)
     policy = actor.network.policy(seen, memory.hidden)
+    later = _remembering(actor, memory, seen)
+    if isinstance(policy, SquashedGaussian):
+        # What squashing adds to a log-probability depends on the action alone: it cancels in every
+        # ratio and has no gradient. Left out, it cannot round either.
+        before = policy.normal.sample(noise)
+        noted = {"log_prob": policy.normal.log_prob(before), "before": before}
+        return squashed(before), noted, later
     action = policy.sample(noise)
-    return action, {"log_prob": policy.log_prob(action)}, _remembering(actor, memory, seen)
+    return action, {"log_prob": policy.log_prob(action)}, later
 
 
 def best_action(
@@ -127,6 +138,27 @@ def after_step(
     if discounted is not None:
         discounted = jnp.where(ended, 0.0, discount(algorithm) * discounted + reward)
     return LaneMemory(hidden, discounted)
+
+
+def log_prob_of(policy: Distribution, sample: Sample) -> Array:
+    """As the actor noted it: of the action, or of what was squashed into it."""
+    if isinstance(policy, SquashedGaussian) and sample.before is not None:
+        return policy.normal.log_prob(sample.before)
+    return policy.log_prob(sample.action)
+
+
+def log_ratio(policy: Distribution, sample: Sample) -> Array:
+    """log π(a|s) − log π_old(a|s), and 0 where that is no more than rounding.
+
+    The same network gives other last digits when it is compiled into another program: collecting
+    takes one step of all lanes, a gradient the rows of a minibatch, a recurrent policy's whole
+    sequences. So that a policy that has not moved has a ratio of 1, differences up to ``ROUNDING``
+    are taken for none; gradients are what they would be.
+    """
+    difference = log_prob_of(policy, sample) - sample.log_prob
+    limit = ROUNDING * jnp.maximum(1.0, jnp.abs(sample.log_prob))
+    rounding = jnp.where(jnp.abs(difference) <= limit, difference, 0.0)
+    return difference - lax.stop_gradient(rounding)
 
 
 def loss(algorithm: Any, network: ActorCritic, sample: Sample) -> Array:
@@ -188,6 +220,7 @@ def estimated(
         obs=obs,
         action=rollout.action,
         log_prob=rollout.extras["log_prob"],
+        before=rollout.extras.get("before"),
         advantage=advantages,
         target=targets if learner.targets is None else learner.targets.standardised(targets),
         hidden=hidden,

@@ -40,7 +40,7 @@ def terms(algorithm: Any, network: ActorCritic, sample: Sample) -> Terms:
     if network.critic is not None:
         value = 0.5 * (network.value(sample.obs, sample.hidden) - sample.target) ** 2
     parts = Terms(
-        policy=-policy.log_prob(sample.action) * sample.advantage,
+        policy=-onpolicy.log_prob_of(policy, sample) * sample.advantage,
         value=value,
         entropy=policy.entropy(),
     )

@@ -96,7 +96,7 @@ class PPO(PPOSettings):
                      ≈ −log r                   (k1: unbiased)
         """
         policy = network.policy(sample.obs, sample.hidden)
-        log_ratio = policy.log_prob(sample.action) - sample.log_prob
+        log_ratio = onpolicy.log_ratio(policy, sample)
         ratio = jnp.exp(log_ratio)
         clipped_ratio = jnp.clip(ratio, 1.0 - self.clip_range, 1.0 + self.clip_range)
         gain = jnp.minimum(ratio * sample.advantage, clipped_ratio * sample.advantage)

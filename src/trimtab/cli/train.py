@@ -15,7 +15,7 @@ from trimtab.cli.group import group_members, resume_group_command, train_group_c
 from trimtab.collect.settings import HostSettings
 from trimtab.configuration import Configuration, default_configuration
 from trimtab.envs.make import entry_for
-from trimtab.errors import SettingError, TrimtabError
+from trimtab.errors import TrimtabError
 from trimtab.settings import Bounds, setting_names
 from trimtab.training.members import Member, read_sweep
 
@@ -108,9 +108,9 @@ def train_command(arguments: Sequence[str]) -> int:
     configuration = configuration.with_values({name: values[name] for name in names}, "flags")
     configuration = configuration.checked()
     members = group_members(configuration, values, given)
-    if values["resume"] == "auto" and not values["run_dir"]:
-        raise SettingError("--resume auto needs --run-dir: the folder of the run to go on with.")
-    if values["resume"] == "auto" and holds_run(Path(values["run_dir"]).expanduser()):
+    from trimtab.continuing import goes_on
+
+    if goes_on(values["resume"], values["run_dir"]):
         return _go_on(configuration, members, values)
 
     from trimtab.api import train_configuration
@@ -128,26 +128,16 @@ def train_command(arguments: Sequence[str]) -> int:
     return _conclude(run, steps_before=0, as_json=values["json"])
 
 
-def holds_run(folder: Path) -> bool:
-    """Whether a run, or a group of them, has begun in the folder."""
-    from trimtab.training.groupdir import is_group
-
-    return is_group(folder) or os.path.isfile(folder / "config.toml")
-
-
 def _go_on(configuration: Configuration, members: list[Member], values: dict[str, Any]) -> int:
     """Go on with what the folder holds, if that is what was asked for."""
-    from trimtab.continuing import require_continuation
+    from trimtab.continuing import require_run
     from trimtab.groups import require_group
-    from trimtab.opening import stored_configuration
-    from trimtab.training.rundir import RunFolder
 
     folder = Path(values["run_dir"]).expanduser()
     if members:
         require_group(folder, configuration, members)
     else:
-        run = RunFolder.open(folder)
-        require_continuation(run, stored_configuration(run), configuration)
+        require_run(folder, configuration)
     total = configuration.training.total_steps
     return _resume({**values, "run": str(folder), "strict": False, "total_steps": total})
 

@@ -24,6 +24,6 @@ def limited(spec: EnvSpec, limit: int) -> EnvSpec:
         raise SettingError(
             f"max_episode_steps = {limit} has no effect: {spec.id} ends its episodes after "
             f"{before} steps. Give a smaller number; an environment's own limit is an option "
-            f"of it, where it has one: --env-option max_episode_steps={limit}"
+            f"of it, where it has one (--env-option max_episode_steps={limit})."
         )
     return dataclasses.replace(spec, max_episode_steps=limit, solved_at=None)

@@ -78,8 +78,7 @@ def drift(algorithm: Any, learner: Any, samples: Any, key: Array) -> Drift:
         left = (rank >= done).astype(jnp.float32)
         then, here = direction(before, left), direction(network, left)
         length = jnp.linalg.norm(then) * jnp.linalg.norm(here)
-        log_prob = jax.vmap(lambda obs, action: network.policy(obs).log_prob(action))
-        log_ratio = log_prob(samples.obs, samples.action) - samples.log_prob
+        log_ratio = jax.vmap(lambda one: onpolicy.log_ratio(network.policy(one.obs), one))(samples)
         limit = getattr(algorithm, "clip_range", jnp.inf)
         clipped = jnp.abs(jnp.exp(log_ratio) - 1.0) > limit
         return (parameters, moments), Drift(

@@ -4,6 +4,7 @@ Networks are tiny and runs take a second; what takes long here is compiling.
 """
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +48,18 @@ def test_each_algorithm_solves_cartpole(name):
     algorithm = algorithm_class(name)(**settings, total_updates=float(updates))
     lanes, steps = preset.training.num_envs, preset.training.num_steps
     _, metrics = trained(algorithm, make("CartPole-v1"), lanes, steps, updates)
+    assert last_return(metrics) > 475
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_whole_episodes_solve_the_probes(number):
+    test_each_algorithm_solves_the_probes(partial(REINFORCE, episodes="whole"), number)
+
+
+@pytest.mark.slow
+def test_whole_episodes_solve_cartpole():
+    algorithm = REINFORCE(episodes="whole", learning_rate=5e-3)
+    _, metrics = trained(algorithm, make("CartPole-v1"), lanes=8, steps=500, updates=100)
     assert last_return(metrics) > 475
 
 
