@@ -24,7 +24,7 @@ OUT = harness.REPOSITORY / "bench" / "out" / "lab"
 IMAGES = harness.REPOSITORY / "docs" / "images"
 LAKE = ("FrozenLake8x8-v1", "--num-envs", "64", "--num-steps", "64", "--gamma", "0.99")
 LAKE += ("--learning-rate", "0.002", "--entropy-coefficient", "0.01")
-LAKE_UPDATES = (24, 36, 72)
+LAKE_UPDATES = (24, 36, 48, 60, 72, 96, 120, 180, 240)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,11 +283,11 @@ def draw_lambdas(plt: Any) -> tuple[str, Any] | None:
             traces, [one["sources"]["total"] for one in bias], marker="o", ms=3, label=split
         )
         variance = [
-            [x / one["squared_truth"] for x in cell["heads"]["actor"]["figures"]["variance"]]
+            [x / one["squared_truth"][0] for x in cell["heads"]["actor"]["figures"]["variance"]]
             for cell, one in zip(cells, bias, strict=True)
         ]
         plot(axes[1], list(zip(traces, variance, strict=True)), split)
-        error = [[x / one["squared_truth"] for x in one["squared_error"]] for one in bias]
+        error = [one["relative_error"] for one in bias]
         plot(axes[2], list(zip(traces, error, strict=True)), split)
     titles = ("exact |bias| / |gradient|", "variance / |gradient|²", "squared error / |gradient|²")
     for axis, title in zip(axes, titles, strict=True):

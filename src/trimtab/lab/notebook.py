@@ -12,7 +12,7 @@ from trimtab.errors import SettingError
 from trimtab.lab.plan import Split
 from trimtab.log.writer import from_json, to_json
 
-FORMAT = 1
+FORMAT = 2
 
 
 @final

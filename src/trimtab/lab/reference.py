@@ -9,6 +9,7 @@ import numpy as np
 
 from trimtab.keys import Purpose, stream
 from trimtab.lab.batches import Request
+from trimtab.lab.distance import Truth
 from trimtab.lab.engine import Laboratory
 from trimtab.lab.plan import Split, Storage
 from trimtab.types import Rollout
@@ -23,10 +24,9 @@ NEGLIGIBLE = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A mean gradient of many transitions, and the variance of that mean."""
+    """Mean gradients of long batches, and how many transitions are in them."""
 
-    gradient: np.ndarray
-    variance: float
+    truth: Truth
     transitions: int
     horizon: int
 
@@ -70,10 +70,6 @@ def measure_reference(
         jax.device_get(of_batch(algorithm, learner, rollout))
         for rollout, _ in laboratory.source.groups(algorithm, learner, root, request)
     ]
-    references = {}
-    for head in gradients:
-        rows = np.stack([one[head] for one in found]).astype(np.float64)
-        variance = float(rows.var(axis=0, ddof=1).sum()) / BATCHES
-        transitions = BATCHES * LANES * KEPT_STEPS
-        references[head] = Reference(rows.mean(axis=0), variance, transitions, horizon)
-    return references
+    transitions = BATCHES * LANES * KEPT_STEPS
+    rows = {head: np.stack([one[head] for one in found]).astype(np.float64) for head in gradients}
+    return {head: Reference(Truth.measured(rows[head]), transitions, horizon) for head in gradients}

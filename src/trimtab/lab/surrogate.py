@@ -13,6 +13,7 @@ estimated from pairs of different updates, (‖Σ d_u‖² − Σ ‖d_u‖²) /
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -119,17 +120,20 @@ def squared_mean(vectors: np.ndarray) -> float:
 
 
 def relative_squares(found: Gradients) -> Mapping[str, Estimate]:
-    """|bias|² / |on-policy gradient|² of each source, and of all together."""
+    """|bias|² / |on-policy gradient|² of each source, and of all together.
+
+    Not known where the updates cannot tell the on-policy gradient itself from nothing.
+    """
     parts = {**sources(found), "total": found.own - found.on_policy}
+    updates = range(len(found.own))
 
-    def of(vectors: np.ndarray, without: int | None) -> float:
-        kept = np.arange(len(vectors)) != (-1 if without is None else without)
-        below = squared_mean(found.on_policy[kept])
-        return squared_mean(vectors[kept]) / below if below > 0 else float("nan")
+    def left_out(vectors: np.ndarray) -> np.ndarray:
+        return np.array([squared_mean(np.delete(vectors, one, axis=0)) for one in updates])
 
+    below, below_left_out = squared_mean(found.on_policy), left_out(found.on_policy)
+    if not jackknife(below, below_left_out).low > 0:
+        return dict.fromkeys(parts, Estimate(math.nan, math.nan, math.nan))
     return {
-        name: jackknife(
-            of(vectors, None), np.array([of(vectors, one) for one in range(len(vectors))])
-        )
+        name: jackknife(squared_mean(vectors) / below, left_out(vectors) / below_left_out)
         for name, vectors in parts.items()
     }

@@ -16,11 +16,12 @@ from trimtab.lab import algorithms, minibatches
 from trimtab.lab.advice import advise
 from trimtab.lab.batches import batches_of
 from trimtab.lab.bias import Estimator, TabularSubject
+from trimtab.lab.distance import Truth
 from trimtab.lab.engine import Conditions, Laboratory, Measurement
 from trimtab.lab.notebook import Notebook
 from trimtab.lab.plan import Split, Storage, grouping
 from trimtab.lab.reference import Reference, measure_reference
-from trimtab.lab.results import Record, Truth, head_record
+from trimtab.lab.results import Known, Record, head_record
 from trimtab.lab.subject import Moment, Subject
 from trimtab.lab.surrogate import measure_surrogate, relative_squares
 
@@ -160,22 +161,21 @@ class Survey:
 
     def truths(
         self, moment: Moment, split: Split, trace: float | None, measured: Measurement
-    ) -> dict[str, Truth]:
+    ) -> dict[str, Known]:
         """The true gradient of each head that has one."""
         tabular = self.tabular(moment)
         storage = {head: one.storage for head, one in measured.heads.items()}
         if tabular is None:
             found = self.reference(moment, storage)
-            return {
-                head: Truth(one.gradient, one.variance, reference=one)
-                for head, one in found.items()
-            }
+            return {head: Known(one.truth, reference=one) for head, one in found.items()}
         truths = {}
         for head in ("actor", "critic"):
             if head in measured.heads and not storage[head].sketch:
                 used = self.gradients(moment)[head].used
-                exact = tabular.bias(head, used, self.estimator(split, trace))
-                truths[head] = Truth(exact.practice, exact=exact)
+                estimator = self.estimator(split, trace)
+                exact = tabular.bias(head, used, estimator)
+                starts = tabular.starts(head, used, estimator)
+                truths[head] = Known(Truth(exact.practice), exact, starts)
         return truths
 
     def reference(self, moment: Moment, storage: dict[str, Storage]) -> dict[str, Reference]:

@@ -98,6 +98,8 @@ function grid(element, xs, ys, rows, hover, x, y, logarithmic, levels) {
 
 // Panels: each has a title, a note, whether there is anything to show, and how to draw it.
 
+// The true gradient's squared length, where it is known.
+const truthScale = (bias) => (bias?.known ? number(bias.squared_truth[0]) : 1);
 const withBias = () => shown().filter((cell) => record(cell).bias);
 const panels = [
   {
@@ -192,7 +194,7 @@ const panels = [
     ready: () => shown().length > 1,
     draw(element) {
       const rows = shown();
-      const scale = (cell) => (record(cell).bias ? record(cell).bias.squared_truth : 1);
+      const scale = (cell) => truthScale(record(cell).bias);
       const squared = (cell) => { const { bias } = record(cell); return bias ? Math.max(bias.exact_squared_bias ?? number(bias.squared_bias[0]), 0) / scale(cell) : null; };
       const variance = (cell) => number(record(cell).figures.variance[0]) / scale(cell);
       const measures = [["ms an update", (c) => (c.update_seconds ? 1000 * c.update_seconds : null)], ["bias² + variance", (c) => (squared(c) === null ? null : squared(c) + variance(c))], ["variance", variance], ["bias²", squared]];
@@ -215,7 +217,7 @@ const panels = [
         const cell = measured ?? rows.find((one) => one.steps === t);
         const { figures, bias } = record(cell);
         const squared = bias ? Math.max(bias.exact_squared_bias ?? number(bias.squared_bias[0]), 0) : 0;
-        const scale = bias ? bias.squared_truth : 1;
+        const scale = truthScale(bias);
         const variance = (number(figures.variance[0]) * cell.lanes) / n;
         return { error: (squared + variance) / scale, squared: squared / scale, variance: variance / scale, measured };
       };
@@ -286,8 +288,8 @@ const ROWS = [
   ["cosine with the rest of the lane, above chance", (r) => r.directions.lane.difference],
   ["cosine of two batches", (r) => r.directions.pairs.mean],
   ["cosine with the true gradient", (r) => r.bias?.cosine],
-  ["|bias| / |gradient|", (r) => r.bias?.sources && [r.bias.sources.total]],
-  ["squared error / |gradient|²", (r) => r.bias && r.bias.squared_error.map((x) => number(x) / r.bias.squared_truth)],
+  ["|bias| / |gradient|", (r) => (r.bias?.sources ? [r.bias.sources.total] : r.bias?.known && r.bias.relative_bias.map((x) => Math.sqrt(Math.max(number(x), 0))))],
+  ["squared error / |gradient|²", (r) => r.bias?.known && r.bias.relative_error],
 ];
 
 // The heading of a split's column, with its colour in the plots.
