@@ -11,7 +11,7 @@ from trimtab.cli.environments import env_option
 from trimtab.cli.flags import Command, Flag, parse
 from trimtab.configuration import default_configuration
 from trimtab.envs.make import entry_for
-from trimtab.errors import SettingError
+from trimtab.errors import SettingError, UnknownEnvironmentError
 from trimtab.lab import plan
 from trimtab.settings import Bounds
 
@@ -155,7 +155,15 @@ def _subject(values: dict[str, Any]) -> "Subject":
             f"--checkpoints is of runs, and {target} is no run's folder: expected a folder that "
             "`trimtab train` made."
         )
-    entry_for(target)
+    try:
+        entry_for(target)
+    except UnknownEnvironmentError:
+        if Path(target).expanduser().exists():
+            raise SettingError(
+                f"{target} is no run's folder, and no environment: expected a folder that "
+                "`trimtab train` made (it has a config.toml), or what `trimtab envs` lists."
+            ) from None
+        raise
     configuration = default_configuration(target, values["algo"])
     if values["config"]:
         configuration = configuration.with_file(Path(values["config"]).expanduser())
@@ -204,19 +212,26 @@ class _Watch:
 
 
 def _report(notebook: "Notebook", as_json: bool) -> int:
-    """The tables and the advice, and where the rest is."""
+    """The tables and the advice, and where the rest is. 2 where there was nothing to measure."""
+    content = notebook.content
+    measured = {
+        cell["checkpoint"]
+        for cell in content["cells"]
+        if not all(head["zero"] for head in cell["heads"].values())
+    }
+    code = 0 if measured else 2
     if as_json:
         from trimtab.cli.words import json_line
 
-        print(json_line(notebook.content))
-        return 0
+        print(json_line(content))
+        return code
     from trimtab.cli.lab_tables import print_head, print_within_an_update
 
-    content = notebook.content
     for moment in content["moments"]:
         for head in content["settings"]["heads"]:
             print_head(content, moment, head)
-        print_within_an_update(moment)
+        if moment["name"] in measured:
+            print_within_an_update(moment)
         for cell in content["cells"]:
             if cell["checkpoint"] == moment["name"] and "refusal" in cell:
                 print(f"{cell['lanes']}×{cell['steps']}: {cell['refusal']}")
@@ -226,4 +241,4 @@ def _report(notebook: "Notebook", as_json: bool) -> int:
                 print(f"{of}{advice['sentence']}")
         print()
     print(f"figures: {notebook.path}\npage:    {notebook.path.with_suffix('.html')}")
-    return 0
+    return code

@@ -84,8 +84,10 @@ def _length(squares: Any) -> str:
 
 
 def interval(estimate: Any) -> str:
-    """12.3 (9.8–15.1)"""
+    """12.3 (9.8–15.1), or a dash for what cannot be known."""
     value, low, high = estimate
+    if math.isnan(value):
+        return "–"
     return f"{figure(value)} ({figure(low)}–{figure(high)})"
 
 

@@ -34,7 +34,12 @@ class Notebook:
             "cells": [],
         }
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SettingError(
+                    f"{path.parent} cannot be made: {error.strerror}. Give another --out."
+                ) from error
             return Notebook(path, fresh)
         try:
             found = from_json(json.loads(path.read_text()))

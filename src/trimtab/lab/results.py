@@ -16,7 +16,6 @@ from trimtab.lab.intervals import Estimate, mean_interval
 from trimtab.lab.minibatches import sampling_variance
 from trimtab.lab.reference import Reference
 
-MOST_LAGS = 64
 Record = dict[str, Any]
 
 
@@ -43,7 +42,7 @@ def head_record(
         "parameters": measured.parameters,
         "sketch_error": measured.storage.error,
         "figures": _figures_record(found),
-        "lags": [list(one) for one in found.lag_correlations[: MOST_LAGS + 1]],
+        "lags": [list(one) for one in found.lag_correlations],
         "directions": _directions_record(measured, first_batch),
         "minibatches": [
             [size, list(sampling_variance(moments, size))]

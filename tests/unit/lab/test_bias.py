@@ -49,6 +49,19 @@ def test_estimated_and_exact_bias_agree(start, head):
     assert exact.shares()["total"] > 0.02
 
 
+@pytest.mark.parametrize("head", ["actor", "critic"])
+def test_every_way_to_start_is_told_whichever_was_measured(head):
+    """From the stages of a survey that measures that start: its last less the one before."""
+    env, network, learner, laboratory = laboratory_of("stationary")
+    used = laboratory.gradient_functions(learner)[head].used
+    tables = TabularSubject.of(env, network)
+    found = tables.starts(head, used, Estimator(SPLIT, DISCOUNT, TRACE, "stationary", WARM_UP))
+    assert found["fresh"] > 0.05 > found["stationary"]
+    for start, share in found.items():
+        other = tables.bias(head, used, Estimator(SPLIT, DISCOUNT, TRACE, start, WARM_UP))
+        assert share == pytest.approx(other.shares()["start"], abs=1e-6)
+
+
 @functools.cache
 def measurement(start):
     _, _, learner, laboratory = laboratory_of(start)
