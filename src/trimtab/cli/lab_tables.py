@@ -63,14 +63,16 @@ def _column(cell: Record, head: str) -> dict[str, str]:
         "signal/noise": interval(figures["signal_to_noise"]),
     }
     if "bias" in record:
-        column |= _bias(record["bias"])
+        column |= _bias(record["bias"], variance)
     return {**column, **time}
 
 
-def _bias(bias: Record) -> dict[str, str]:
+def _bias(bias: Record, variance: float) -> dict[str, str]:
+    """Relative to the true gradient; where that is not known, to the variance."""
     if not bias["known"]:
-        unknown = "too small to know"
-        return {"true gradient": unknown}
+        share = [value / variance for value in bias["squared_bias"]] if variance > 0 else None
+        unknown = {"true gradient": "too small to know"}
+        return unknown if share is None else {**unknown, "bias²/variance": interval(share)}
     known = (
         figure(bias["sources"]["total"]) if "sources" in bias else _length(bias["relative_bias"])
     )
@@ -92,11 +94,14 @@ def interval(estimate: Any) -> str:
 
 
 def figure(value: float) -> str:
-    """Three digits: 0.0123, 45.6, 12,300, ∞."""
+    """Three digits, or two and a power: 1.2e-4, 0.0123, 45.6, 12,300, ∞."""
     if math.isnan(value):
         return "?"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if abs(value) >= 1000:
         return f"{float(f'{value:.3g}'):,.0f}"
+    if 0 < abs(value) < 1e-3:
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
     return f"{value:.3g}"

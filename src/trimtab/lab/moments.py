@@ -5,7 +5,7 @@ inner products, and sums over batches: those are kept. Of long lanes only the pr
 lags are made one by one; that of all lags together is the squared length of a sum.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,25 +41,33 @@ def batch_moments(gradients: Array, squares: Array | None = None) -> BatchMoment
     step_means = gradients.mean(axis=1)
     # The products of all lanes are those of long rows.
     lane_products = lag_products(gradients.reshape(steps, lanes * size))
-    lane_square = (gradients.sum(axis=0) ** 2).sum()
+    lane_sums = sum_of_steps(gradients)
+    lane_square = (lane_sums**2).sum()
     if squares is not None:
         exact = squares.sum()
         lane_square = lane_square + (exact - lane_products[0])
         lane_products = lane_products.at[0].set(exact)
     square_mean = lane_products[0] / jnp.float32(steps * lanes)
-    mean = step_means.mean(axis=0)
+    step_sum = sum_of_steps(step_means)
+    mean = step_sum / jnp.float32(steps)
     return BatchMoments(
         lane_products / jnp.float32(lanes),
         lag_products(step_means),
         lane_square / jnp.float32(lanes),
-        (step_means.sum(axis=0) ** 2).sum(),
-        cluster_variance(gradients.mean(axis=0)) if lanes > 1 else jnp.float32(jnp.nan),
+        (step_sum**2).sum(),
+        cluster_variance(lane_sums / jnp.float32(steps)) if lanes > 1 else jnp.float32(jnp.nan),
         independent_variance(square_mean, (mean**2).sum(), steps * lanes),
         step_means,
     )
 
 
-def lag_products(rows: Array) -> Array:
+def sum_of_steps(rows: Array) -> Array:
+    """Σ_t x_t of [T, ...]: as a product, since XLA's sums over a first axis are slow on CPUs."""
+    steps, *rest = rows.shape
+    return (jnp.ones(steps) @ rows.reshape(steps, -1)).reshape(rest)
+
+
+def lag_products(rows: Any) -> Any:
     """Σ_t ⟨x_t, x_{t+ℓ}⟩ for ℓ = 0 … L of rows x [T, K]; numpy's too.
 
     One product of matrices if there are few rows. Of more, blocks of L are multiplied with
@@ -85,7 +93,7 @@ def lag_products(rows: Array) -> Array:
     return by_lag(near, width + 1) + end
 
 
-def by_lag(products: Array, count: int) -> Array:
+def by_lag(products: Any, count: int) -> Any:
     """Σ_t K[t, t+ℓ] for ℓ = 0 … count − 1 of a matrix K: the sums of its upper diagonals.
 
     Rows that are laid out one entry longer than they are slide one to the left with each row:

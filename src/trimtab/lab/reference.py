@@ -16,7 +16,7 @@ from trimtab.types import Rollout
 
 LANES = 128
 KEPT_STEPS = 32
-BATCHES = 20
+ROWS = 20  # means of equally many batches: what intervals leave out one of
 MOST_STEPS = 1000
 # What lies beyond the horizon counts for this much of what a critic may be wrong by.
 NEGLIGIBLE = 0.01
@@ -24,7 +24,7 @@ NEGLIGIBLE = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Mean gradients of long batches, and how many transitions are in them."""
+    """The mean gradient of long batches, and how many transitions are in them."""
 
     truth: Truth
     transitions: int
@@ -53,7 +53,8 @@ def measure_reference(
     has_trace = hasattr(laboratory.algorithm, "gae_lambda")
     algorithm = laboratory.at(learner, 1.0 if has_trace else None)
     gradients = laboratory.gradient_functions(learner)
-    request = Request(split, 1, BATCHES, "stationary", laboratory.conditions.warm_up)
+    batches = laboratory.source.reference_batches
+    request = Request(split, 1, batches, "stationary", laboratory.conditions.warm_up)
     root = stream(laboratory.root, Purpose.LAB, 4)
 
     @jax.jit
@@ -70,6 +71,10 @@ def measure_reference(
         jax.device_get(of_batch(algorithm, learner, rollout))
         for rollout, _ in laboratory.source.groups(algorithm, learner, root, request)
     ]
-    transitions = BATCHES * LANES * KEPT_STEPS
-    rows = {head: np.stack([one[head] for one in found]).astype(np.float64) for head in gradients}
-    return {head: Reference(Truth.measured(rows[head]), transitions, horizon) for head in gradients}
+    references = {}
+    for head in gradients:
+        means = np.stack([one[head] for one in found]).astype(np.float64)
+        rows = means.reshape(ROWS, batches // ROWS, -1).mean(axis=1)
+        transitions = batches * LANES * KEPT_STEPS
+        references[head] = Reference(Truth.measured(rows), transitions, horizon)
+    return references

@@ -295,6 +295,7 @@ const ROWS = [
   ["cosine of two batches", (r) => r.directions.pairs.mean],
   ["cosine with the true gradient", (r) => r.bias?.cosine],
   ["|bias| / |gradient|", (r) => (r.bias?.sources ? [r.bias.sources.total] : r.bias?.known && r.bias.relative_bias.map((x) => Math.sqrt(Math.max(number(x), 0))))],
+  ["bias² / variance", (r) => r.bias && !r.bias.known && number(r.figures.variance[0]) > 0 && r.bias.squared_bias.map((x) => number(x) / number(r.figures.variance[0]))],
   ["squared error / |gradient|²", (r) => r.bias?.known && r.bias.relative_error],
 ];
 
