@@ -18,6 +18,7 @@ from trimtab.settings import Bounds
 if TYPE_CHECKING:
     from trimtab.lab.notebook import Notebook
     from trimtab.lab.subject import Subject
+    from trimtab.training.signals import StopRequest
 
 LAB = Command(
     "lab",
@@ -84,6 +85,7 @@ def lab_command(arguments: Sequence[str]) -> int:
     from trimtab.lab.engine import Conditions
     from trimtab.lab.notebook import Notebook
     from trimtab.lab.survey import Survey, Wanted
+    from trimtab.training.signals import StopRequest
 
     check_heads(heads)
     check_algorithm(subject.algorithm, traces)
@@ -121,18 +123,23 @@ def lab_command(arguments: Sequence[str]) -> int:
     }
     notebook = Notebook.open(folder / "lab.json", settings, _command(arguments))
     survey = Survey(subject, wanted, conditions)
-    try:
-        survey.go(notebook, _Watch(quiet=values["json"]))
-    except KeyboardInterrupt:
-        print(
-            f"\n{len(notebook.cells)} of {survey.size} measurements are in {notebook.path}: the "
-            "same command goes on from there.",
-            file=sys.stderr,
-        )
-        raise
-    finally:
-        if notebook.cells:
-            page.write(notebook.content, folder / "lab.html")
+    # A signal is heard between two computations: an interpreter that ends while one of them is
+    # still under way may crash.
+    with StopRequest() as stop:
+        try:
+            survey.go(notebook, _Watch(values["json"], stop))
+        except KeyboardInterrupt:
+            print(
+                f"\n{len(notebook.cells)} of {survey.size} measurements are in {notebook.path}: "
+                "the same command goes on from there.",
+                file=sys.stderr,
+            )
+            if stop.requested is None:
+                raise
+            return 128 + stop.requested
+        finally:
+            if notebook.cells:
+                page.write(notebook.content, folder / "lab.html")
     return _report(notebook, values["json"])
 
 
@@ -185,11 +192,15 @@ def _command(arguments: Sequence[str]) -> str:
 
 
 class _Watch:
-    """Progress on a terminal: what is measured, how far, and the time that is left."""
+    """Progress on a terminal: what is measured, how far, and the time that is left.
 
-    def __init__(self, quiet: bool):
+    It is told of every step of a survey, and so ends it where a signal asked for that.
+    """
+
+    def __init__(self, quiet: bool, stop: "StopRequest"):
         from trimtab.log.progress import Clock, Output
 
+        self._stop = stop
         self._shown = sys.stderr.isatty() and not quiet
         self._out = Output(sys.stderr)
         self._clock = Clock(0.2)
@@ -198,6 +209,8 @@ class _Watch:
     def __call__(self, done: int, whole: int, what: str) -> None:
         from trimtab.log.progress import duration_words
 
+        if self._stop.requested is not None:
+            raise KeyboardInterrupt
         now = time.monotonic()
         if self._began is None:
             self._began = now, done  # what went before was compiling, or an earlier survey

@@ -14,7 +14,7 @@ estimated from pairs of different updates, (‖Σ d_u‖² − Σ ‖d_u‖²) /
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -42,9 +42,13 @@ class Gradients(NamedTuple):
 
 
 def measure_surrogate(
-    laboratory: Laboratory, learner: Any, split: Split, updates: int = UPDATES
+    laboratory: Laboratory,
+    learner: Any,
+    split: Split,
+    updates: int = UPDATES,
+    beat: Callable[[], None] = lambda: None,
 ) -> tuple[Gradients, list[Any]]:
-    """The gradients, and the parameters at which they were taken."""
+    """The gradients, and the parameters at which they were taken; ``beat`` after each update."""
     algorithm = laboratory.at(learner, None)
     source, root = laboratory.source, stream(laboratory.root, Purpose.LAB, 8)
     actor = laboratory.gradient_of("actor", learner)
@@ -77,17 +81,17 @@ def measure_surrogate(
             laboratory.request(split, side, 1),
         )
         on_policy, same = next(iter(fresh))[0], next(old)[0]
-        rows.append(
-            (
-                gradient(algorithm, learner, parameters, on_policy),
-                gradient(without_clipping(algorithm), learner, parameters, same) if clips else None,
-                gradient(algorithm, learner, parameters, same),
-                gradient(algorithm, learner, parameters, rollout),
-            )
+        row = (
+            gradient(algorithm, learner, parameters, on_policy),
+            gradient(without_clipping(algorithm), learner, parameters, same) if clips else None,
+            gradient(algorithm, learner, parameters, same),
+            gradient(algorithm, learner, parameters, rollout),
         )
+        rows.append(jax.device_get(row))
         places.append(parameters)
+        beat()
     columns = [
-        None if column[0] is None else np.stack(jax.device_get(list(column))).astype(np.float64)
+        None if column[0] is None else np.stack(column).astype(np.float64)
         for column in zip(*rows, strict=True)
     ]
     return Gradients(*columns), places  # pyright: ignore[reportArgumentType]

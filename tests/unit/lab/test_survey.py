@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -9,6 +10,7 @@ import trimtab
 from trimtab.cli.lab import lab_command
 from trimtab.errors import SettingError
 from trimtab.lab import page
+from trimtab.lab.engine import Laboratory
 from trimtab.lab.survey import Survey
 
 PPO = trimtab.PPO(hidden_sizes=(8,), minibatches=2, epochs=2)
@@ -125,6 +127,24 @@ def test_an_interrupted_survey_goes_on_and_is_the_same(run, lake, tmp_path, monk
     assert figures(again) == figures(whole)
     with pytest.raises(SettingError, match=r"another survey: batches was 20, and is 40"):
         lab_command([*command, "--batches", "40"])
+
+
+def test_ctrl_c_is_heard_between_computations(run, tmp_path, monkeypatch, capsys):
+    """The signal comes while a cell is measured, which is finished to its next group and lost."""
+    command = [str(run.path), *SMALL, "--checkpoints", "update-40", "--out", str(tmp_path)]
+    measure = Laboratory.reduced
+
+    def signalled(self, *rest):
+        if rest[2].lanes == 8:  # the second split
+            signal.raise_signal(signal.SIGINT)
+        return measure(self, *rest)
+
+    monkeypatch.setattr(Laboratory, "reduced", signalled)
+    assert lab_command(command) == 130
+    assert "1 of 2 measurements are in" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert [cell["lanes"] for cell in content(tmp_path)["cells"]] == [4]
+    assert (tmp_path / "lab.html").is_file()
 
 
 @pytest.mark.slow
