@@ -72,7 +72,7 @@ EXPERIMENTS = {
         (*LAKE, "--algo", "a2c", *PLAIN),
         4096,
         960,
-        (240, 480, 720, 960),
+        (120, 240, 360, 480),
         120,
         ("--splits", "4x32,32x4"),
     ),
@@ -171,7 +171,6 @@ def draw() -> None:
         found = drawing(plt)
         if found is not None:
             name, figure = found
-            figure.tight_layout()
             figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
             print(f"drawn: docs/images/{name}.svg")
 
@@ -205,6 +204,7 @@ def draw_training(plt: Any) -> tuple[str, Any] | None:
     last.set_title("actor: exact |bias| / |gradient|", fontsize=9)
     last.set_xlabel("update")
     axes.flat[0].legend()
+    figure.tight_layout()
     return "lab-lake", figure
 
 
@@ -233,6 +233,7 @@ def draw_cosines(plt: Any) -> tuple[str, Any] | None:
         for axis in (row[0], row[2]):
             axis.set_xlabel("cosine")
             axis.legend(fontsize=7)
+    figure.tight_layout()
     return "lab-lake-cosines", figure
 
 
@@ -268,6 +269,7 @@ def draw_lags(plt: Any) -> tuple[str, Any] | None:
     axes[0][0].set_ylabel("correlation")
     axes[1][0].set_ylabel("correlation")
     axes[0][0].legend()
+    figure.tight_layout()
     return "lab-pendulum-lags", figure
 
 
@@ -296,6 +298,7 @@ def draw_lambdas(plt: Any) -> tuple[str, Any] | None:
         axis.set_xlabel(title)
     axes[0].legend()
     axes[2].legend(fontsize=7)
+    figure.tight_layout()
     return "lab-lambdas", figure
 
 
@@ -320,7 +323,9 @@ def draw_algorithms(plt: Any) -> tuple[str, Any] | None:
                 axis.set_title(title, fontsize=9)
                 axis.set_xlabel("expected return of the policy")
     axes[2].set_yscale("log")
-    axes[0].legend(fontsize=7)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=6, fontsize=7)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
     return "lab-algorithms", figure
 
 

@@ -82,7 +82,7 @@ def _bias(bias: Record, variance: float) -> dict[str, str]:
 def _length(squares: Any) -> str:
     """Of estimated squares, which may be negative where the length is about 0."""
     value, low, high = (math.sqrt(max(x, 0.0)) if not math.isnan(x) else x for x in squares)
-    return interval((value, low, high if high > 0 else math.nan))
+    return interval((value, low, high if squares[2] >= 0 else math.nan))
 
 
 def interval(estimate: Any) -> str:
