@@ -144,7 +144,7 @@ const panels = [
     note: "Cosines of its per-sample gradients: median, and from the first to the last decile. Batch 0 is without the sample itself.",
     ready: () => shown().some((cell) => record(cell).directions.first_batch.length),
     draw(element) {
-      draw(element, shown().map((cell) => { const rows = record(cell).directions.first_batch.map(([low, mid, high]) => [mid, low, high]); return lineFor(cell, rows.map((_, i) => i), rows, { mode: "markers" }); }), axis("batch"), axis("cosine"));
+      draw(element, shown().map((cell, place) => { const rows = record(cell).directions.first_batch.map(([low, mid, high]) => [mid, low, high]); return lineFor(cell, rows.map((_, i) => i + 0.16 * place), rows, { mode: "markers" }); }), axis("batch"), axis("cosine"));
     },
   },
   {
