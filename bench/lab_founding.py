@@ -24,7 +24,9 @@ OUT = harness.REPOSITORY / "bench" / "out" / "lab"
 IMAGES = harness.REPOSITORY / "docs" / "images"
 LAKE = ("FrozenLake8x8-v1", "--num-envs", "64", "--num-steps", "64", "--gamma", "0.99")
 LAKE += ("--learning-rate", "0.002", "--entropy-coefficient", "0.01")
-LAKE_UPDATES = (24, 36, 72)
+# What dynamic programming follows: rewards as they are. PPO's preset has that already.
+PLAIN = ("--no-normalize-rewards", "--reward-clip", "none", "--advantage-normalization", "batch")
+LAKE_UPDATES = (24, 36, 48, 60, 72, 96, 120, 180, 240)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +55,7 @@ EXPERIMENTS = {
         ("Pendulum-v1",),
         2048,
         200,
-        (20, 200),
+        (20, 60, 100, 200),
         20,
         ("--splits", "4x256,16x64"),
     ),
@@ -67,18 +69,18 @@ EXPERIMENTS = {
         of="lake",
     ),
     "a2c": Experiment(
-        (*LAKE, "--algo", "a2c"),
+        (*LAKE, "--algo", "a2c", *PLAIN),
         4096,
-        240,
-        (120, 240),
-        60,
+        960,
+        (120, 240, 360, 480),
+        120,
         ("--splits", "4x32,32x4"),
     ),
     "reinforce": Experiment(
-        (*LAKE, "--algo", "reinforce"),
+        (*LAKE, "--algo", "reinforce", *PLAIN),
         4096,
         480,
-        (240, 480),
+        (120, 240, 360, 480),
         120,
         ("--splits", "4x32,32x4"),
     ),
@@ -169,7 +171,6 @@ def draw() -> None:
         found = drawing(plt)
         if found is not None:
             name, figure = found
-            figure.tight_layout()
             figure.savefig(IMAGES / f"{name}.svg", metadata={"Date": None})
             print(f"drawn: docs/images/{name}.svg")
 
@@ -203,6 +204,7 @@ def draw_training(plt: Any) -> tuple[str, Any] | None:
     last.set_title("actor: exact |bias| / |gradient|", fontsize=9)
     last.set_xlabel("update")
     axes.flat[0].legend()
+    figure.tight_layout()
     return "lab-lake", figure
 
 
@@ -231,6 +233,7 @@ def draw_cosines(plt: Any) -> tuple[str, Any] | None:
         for axis in (row[0], row[2]):
             axis.set_xlabel("cosine")
             axis.legend(fontsize=7)
+    figure.tight_layout()
     return "lab-lake-cosines", figure
 
 
@@ -266,35 +269,36 @@ def draw_lags(plt: Any) -> tuple[str, Any] | None:
     axes[0][0].set_ylabel("correlation")
     axes[1][0].set_ylabel("correlation")
     axes[0][0].legend()
+    figure.tight_layout()
     return "lab-pendulum-lags", figure
 
 
 def draw_lambdas(plt: Any) -> tuple[str, Any] | None:
-    """Bias, variance and error over λ for each T."""
+    """Squared error over λ, the cosine that is left, and exact bias over T for each λ."""
     found = survey("lambdas")
     if found is None:
         return None
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.2))
     for split in found["settings"]["splits"]:
         cells = [c for c in found["cells"] if f"{c['lanes']}×{c['steps']}" == split]
-        bias = [cell["heads"]["actor"]["bias"] for cell in cells]
         traces = [cell["trace"] for cell in cells]
-        axes[0].plot(
-            traces, [one["sources"]["total"] for one in bias], marker="o", ms=3, label=split
-        )
-        variance = [
-            [x / one["squared_truth"] for x in cell["heads"]["actor"]["figures"]["variance"]]
-            for cell, one in zip(cells, bias, strict=True)
-        ]
-        plot(axes[1], list(zip(traces, variance, strict=True)), split)
-        error = [[x / one["squared_truth"] for x in one["squared_error"]] for one in bias]
-        plot(axes[2], list(zip(traces, error, strict=True)), split)
-    titles = ("exact |bias| / |gradient|", "variance / |gradient|²", "squared error / |gradient|²")
-    for axis, title in zip(axes, titles, strict=True):
-        axis.set_title(title, fontsize=9)
-        axis.set_xlabel("λ")
-        axis.set_yscale("log")
+        bias = [cell["heads"]["actor"]["bias"] for cell in cells]
+        for axis, name in ((axes[0], "relative_error"), (axes[1], "cosine")):
+            plot(axis, list(zip(traces, (one[name] for one in bias), strict=True)), split)
+    axes[0].set_yscale("log")
+    axes[0].set_title("actor: squared error / |gradient|²", fontsize=9)
+    axes[1].set_title("actor: cosine with the true gradient", fontsize=9)
+    grid = found["moments"][0]["exact_grid"]
+    for trace, row in zip(grid["traces"], grid["bias"], strict=True):
+        axes[2].plot(grid["steps"], row, marker="o", ms=3, label=f"λ = {trace:g}")
+    axes[2].set_title("actor: exact |bias| / |gradient|", fontsize=9)
+    axes[2].set_xscale("log", base=2)
+    axes[2].set_ylim(bottom=0)
+    for axis, title in zip(axes, ("λ", "λ", "T"), strict=True):
+        axis.set_xlabel(title)
     axes[0].legend()
+    axes[2].legend(fontsize=7)
+    figure.tight_layout()
     return "lab-lambdas", figure
 
 
@@ -319,7 +323,9 @@ def draw_algorithms(plt: Any) -> tuple[str, Any] | None:
                 axis.set_title(title, fontsize=9)
                 axis.set_xlabel("expected return of the policy")
     axes[2].set_yscale("log")
-    axes[0].legend(fontsize=7)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=6, fontsize=7)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
     return "lab-algorithms", figure
 
 

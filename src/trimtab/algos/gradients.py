@@ -88,6 +88,8 @@ def used_arrays(loss: Loss, network: Any, sample: Any) -> tuple[bool, ...]:
 
 
 def check_heads(names: tuple[str, ...]) -> None:
+    if not names:
+        raise SettingError(f"--heads names none: expected some of {', '.join(HEADS)}.")
     for name in names:
         if name not in HEADS:
             raise SettingError(

@@ -11,13 +11,14 @@ from trimtab.cli.environments import env_option
 from trimtab.cli.flags import Command, Flag, parse
 from trimtab.configuration import default_configuration
 from trimtab.envs.make import entry_for
-from trimtab.errors import SettingError
+from trimtab.errors import SettingError, UnknownEnvironmentError
 from trimtab.lab import plan
 from trimtab.settings import Bounds
 
 if TYPE_CHECKING:
     from trimtab.lab.notebook import Notebook
     from trimtab.lab.subject import Subject
+    from trimtab.training.signals import StopRequest
 
 LAB = Command(
     "lab",
@@ -84,6 +85,7 @@ def lab_command(arguments: Sequence[str]) -> int:
     from trimtab.lab.engine import Conditions
     from trimtab.lab.notebook import Notebook
     from trimtab.lab.survey import Survey, Wanted
+    from trimtab.training.signals import StopRequest
 
     check_heads(heads)
     check_algorithm(subject.algorithm, traces)
@@ -121,18 +123,23 @@ def lab_command(arguments: Sequence[str]) -> int:
     }
     notebook = Notebook.open(folder / "lab.json", settings, _command(arguments))
     survey = Survey(subject, wanted, conditions)
-    try:
-        survey.go(notebook, _Watch(quiet=values["json"]))
-    except KeyboardInterrupt:
-        print(
-            f"\n{len(notebook.cells)} of {survey.size} measurements are in {notebook.path}: the "
-            "same command goes on from there.",
-            file=sys.stderr,
-        )
-        raise
-    finally:
-        if notebook.cells:
-            page.write(notebook.content, folder / "lab.html")
+    # A signal is heard between two computations: an interpreter that ends while one of them is
+    # still under way may crash.
+    with StopRequest() as stop:
+        try:
+            survey.go(notebook, _Watch(values["json"], stop))
+        except KeyboardInterrupt:
+            print(
+                f"\n{len(notebook.cells)} of {survey.size} measurements are in {notebook.path}: "
+                "the same command goes on from there.",
+                file=sys.stderr,
+            )
+            if stop.requested is None:
+                raise
+            return 128 + stop.requested
+        finally:
+            if notebook.cells:
+                page.write(notebook.content, folder / "lab.html")
     return _report(notebook, values["json"])
 
 
@@ -155,7 +162,15 @@ def _subject(values: dict[str, Any]) -> "Subject":
             f"--checkpoints is of runs, and {target} is no run's folder: expected a folder that "
             "`trimtab train` made."
         )
-    entry_for(target)
+    try:
+        entry_for(target)
+    except UnknownEnvironmentError:
+        if Path(target).expanduser().exists():
+            raise SettingError(
+                f"{target} is no run's folder, and no environment: expected a folder that "
+                "`trimtab train` made (it has a config.toml), or what `trimtab envs` lists."
+            ) from None
+        raise
     configuration = default_configuration(target, values["algo"])
     if values["config"]:
         configuration = configuration.with_file(Path(values["config"]).expanduser())
@@ -177,11 +192,15 @@ def _command(arguments: Sequence[str]) -> str:
 
 
 class _Watch:
-    """Progress on a terminal: what is measured, how far, and the time that is left."""
+    """Progress on a terminal: what is measured, how far, and the time that is left.
 
-    def __init__(self, quiet: bool):
+    It is told of every step of a survey, and so ends it where a signal asked for that.
+    """
+
+    def __init__(self, quiet: bool, stop: "StopRequest"):
         from trimtab.log.progress import Clock, Output
 
+        self._stop = stop
         self._shown = sys.stderr.isatty() and not quiet
         self._out = Output(sys.stderr)
         self._clock = Clock(0.2)
@@ -190,6 +209,8 @@ class _Watch:
     def __call__(self, done: int, whole: int, what: str) -> None:
         from trimtab.log.progress import duration_words
 
+        if self._stop.requested is not None:
+            raise KeyboardInterrupt
         now = time.monotonic()
         if self._began is None:
             self._began = now, done  # what went before was compiling, or an earlier survey
@@ -204,19 +225,26 @@ class _Watch:
 
 
 def _report(notebook: "Notebook", as_json: bool) -> int:
-    """The tables and the advice, and where the rest is."""
+    """The tables and the advice, and where the rest is. 2 where there was nothing to measure."""
+    content = notebook.content
+    measured = {
+        cell["checkpoint"]
+        for cell in content["cells"]
+        if not all(head["zero"] for head in cell["heads"].values())
+    }
+    code = 0 if measured else 2
     if as_json:
         from trimtab.cli.words import json_line
 
-        print(json_line(notebook.content))
-        return 0
+        print(json_line(content))
+        return code
     from trimtab.cli.lab_tables import print_head, print_within_an_update
 
-    content = notebook.content
     for moment in content["moments"]:
         for head in content["settings"]["heads"]:
             print_head(content, moment, head)
-        print_within_an_update(moment)
+        if moment["name"] in measured:
+            print_within_an_update(moment)
         for cell in content["cells"]:
             if cell["checkpoint"] == moment["name"] and "refusal" in cell:
                 print(f"{cell['lanes']}×{cell['steps']}: {cell['refusal']}")
@@ -226,4 +254,4 @@ def _report(notebook: "Notebook", as_json: bool) -> int:
                 print(f"{of}{advice['sentence']}")
         print()
     print(f"figures: {notebook.path}\npage:    {notebook.path.with_suffix('.html')}")
-    return 0
+    return code

@@ -16,6 +16,9 @@ from trimtab.lab.results import estimate
 # Of a normal variable, two-sided, by the number of comparisons (Bonferroni at 5%).
 _QUANTILES = (1.960, 2.241, 2.394, 2.498, 2.576, 2.638, 2.690, 2.734)
 
+# Times of updates that differ by less are not worth a word, and may be chance.
+_SLOWER = 1.15
+
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
@@ -63,9 +66,10 @@ def advise(cells: Sequence[dict[str, Any]], batches: int) -> Advice:
     worse = [other for other, one in zip(others, ratios, strict=True) if one.low > 1]
     measure = "variance" if best.bias_share is None else "squared error"
     if not worse:
-        cheapest = min(found, key=lambda one: one.seconds or math.inf)
+        times = [one.seconds for one in found if one.seconds]
         fast = ""
-        if cheapest.seconds and all(one.seconds for one in found):
+        if len(times) == len(found) and max(times) > _SLOWER * min(times):
+            cheapest = min(found, key=lambda one: one.seconds or math.inf)
             fast = f" An update is fastest with {cheapest.name}."
         return Advice(
             f"Between {_listed([one.name for one in found])} there is no difference in the "
@@ -119,9 +123,9 @@ def _cost(best: Candidate, last: Candidate) -> str:
     if not best.seconds or not last.seconds:
         return ""
     slower = best.seconds / last.seconds
-    if slower > 1.15:
+    if slower > _SLOWER:
         return f" Its updates take {slower:.1f} times as long."
-    if slower < 1 / 1.15:
+    if slower < 1 / _SLOWER:
         return f" Its updates are {1 / slower:.1f} times as fast."
     return ""
 

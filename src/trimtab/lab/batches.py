@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, final
@@ -19,7 +18,7 @@ from trimtab.spaces import EnvSpec
 from trimtab.training.step import Run, one_update
 from trimtab.types import JaxEnv, Rollout
 
-TIMED_UPDATES = 5
+TIMED_UPDATES, TIMED_SECONDS = 10, 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +51,11 @@ class Batches(Protocol):
         """How many more batches may be had where one is needed: as many as cost little."""
         ...
 
+    @property
+    def reference_batches(self) -> int:
+        """How many batches of a measured reference are worth their time: a multiple of 20."""
+        ...
+
     def groups(
         self, algorithm: Any, learner: Any, root: Array, request: Request
     ) -> Iterator[tuple[Rollout, Facts]]:
@@ -63,7 +67,7 @@ class Batches(Protocol):
         ...
 
     def update_seconds(self, algorithm: Any, learner: Any, split: Split) -> float:
-        """The time of one whole update with that split, collecting included."""
+        """The time of one whole update with that split at best, collecting included."""
         ...
 
 
@@ -81,6 +85,10 @@ class FusedBatches:
     @property
     def side_by_side(self) -> int:
         return 8
+
+    @property
+    def reference_batches(self) -> int:
+        return 160
 
     def groups(
         self, algorithm: Any, learner: Any, root: Array, request: Request
@@ -116,18 +124,18 @@ class FusedBatches:
         update: Any = jax.jit(
             lambda algorithm, run: one_update(algorithm, self.env, split.steps, run)
         )
-        return median_seconds(lambda: update(algorithm, run))
+        return shortest_seconds(lambda: update(algorithm, run))
 
 
-def median_seconds(work: Callable[[], Any]) -> float:
-    """Of some calls, after one that may compile."""
+def shortest_seconds(work: Callable[[], Any]) -> float:
+    """Of some calls, after one that may compile: whatever else the machine does only adds."""
     jax.block_until_ready(work())
-    times = []
-    for _ in range(TIMED_UPDATES):
+    times: list[float] = []
+    while len(times) < TIMED_UPDATES and sum(times) < TIMED_SECONDS:
         before = time.perf_counter()
         jax.block_until_ready(work())
         times.append(time.perf_counter() - before)
-    return statistics.median(times)
+    return min(times)
 
 
 def batches_of(env: Any, settings: Any) -> Batches:

@@ -11,15 +11,13 @@ the second, source by source, each added to those before it:
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from trimtab.envs.tabular import TabularEnv
 from trimtab.lab import exact
-from trimtab.lab.estimators import Moments, split
 from trimtab.lab.exact import Chain, Weights
-from trimtab.lab.intervals import Estimate, jackknife
 from trimtab.lab.plan import Split, Start
 
 SOURCES = ("value function", "truncation", "start")
@@ -83,6 +81,23 @@ class TabularSubject:
         stages = {name: gradient(weights) for name, weights in self.stages(estimator).items()}
         return ExactBias(gradient(practice), gradient(discounted), stages)
 
+    def starts(self, head: str, used: tuple[bool, ...], estimator: Estimator) -> dict[str, float]:
+        """|what each way to start lanes adds| / |true gradient|, with the same T and λ."""
+        chain = self.chain
+        settings = (estimator.split.steps, estimator.discount, estimator.trace, self.critic)
+
+        def gradient(weights: Weights) -> np.ndarray:
+            return exact.gradient(head, used, self.network, weights)
+
+        scale = max(float(np.linalg.norm(gradient(self.truths(estimator.discount)[0]))), 1e-300)
+        without = gradient(chain.estimated_weights(chain.stationary(), *settings))
+        shares = {}
+        for start in get_args(Start):
+            lanes = start_lanes(chain, dataclasses.replace(estimator, start=start))
+            there = gradient(chain.estimated_weights(lanes, *settings))
+            shares[start] = float(np.linalg.norm(there - without)) / scale
+        return shares
+
     def truths(self, discount: float) -> tuple[Weights, Weights]:
         """The weights of the practice form and of the discounted form."""
         chain = self.chain
@@ -119,18 +134,3 @@ def start_lanes(chain: Chain, estimator: Estimator) -> np.ndarray:
         total += lanes
         lanes = chain.one_step_later(lanes)
     return total / estimator.warm_up
-
-
-def squared_bias(moments: Moments, truth: np.ndarray, truth_variance: float = 0.0) -> Estimate:
-    """‖E ḡ − G‖² from M batches: ‖mean − G‖² less what the noise of both adds to it."""
-    total = moments.step_sums.sum(axis=0, dtype=np.float64).mean(axis=0)
-
-    def of(left_out: int | None) -> float:
-        batches, gradient = moments.batches, total
-        if left_out is not None:
-            batches -= moments.batches // moments.groups
-            gradient = total - moments.step_sums[left_out].mean(axis=0)
-        distance = float(((gradient / batches - truth) ** 2).sum())
-        return distance - float(split(moments, left_out).variance) / batches - truth_variance
-
-    return jackknife(of(None), np.array([of(group) for group in range(moments.groups)]))

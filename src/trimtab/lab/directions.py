@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from trimtab.lab.intervals import Estimate, jackknife
+from trimtab.lab.moments import sum_of_steps
 
 BINS = 40
 _SMALLEST = 1e-12
@@ -39,7 +40,7 @@ def lane_cosines(gradients: Array, key: Array) -> LaneCosines:
 
 def leave_one_out(gradients: Array) -> Array:
     """cos(g_t, Σ_{s≠t} g_s) in each lane of [T, N, P]; NaN where a gradient is zero."""
-    rest = gradients.sum(axis=0) - gradients
+    rest = sum_of_steps(gradients) - gradients
     product = (gradients * rest).sum(axis=-1)
     length = jnp.sqrt((gradients**2).sum(axis=-1) * (rest**2).sum(axis=-1))
     return jnp.where(length > _SMALLEST, product / jnp.maximum(length, _SMALLEST), jnp.nan)

@@ -21,7 +21,7 @@ from trimtab.lab.batches import Batches, Request
 from trimtab.lab.collecting import Facts, into_batches
 from trimtab.lab.directions import LaneCosines, lane_cosines
 from trimtab.lab.estimators import Moments
-from trimtab.lab.moments import BatchMoments, batch_moments
+from trimtab.lab.moments import BatchMoments, batch_moments, sum_of_steps
 from trimtab.lab.plan import Split, Start, Storage, grouping, storage_for
 from trimtab.lab.sketch import Sketch
 from trimtab.types import Rollout
@@ -187,7 +187,9 @@ class Laboratory:
         ) -> dict[str, HeadGroup]:
             samples, _ = algorithm.prepare(learner, rollout)
             network = learner.parameters.network()
-            return self._reduced(algorithm, network, into_batches(samples, len(keys)), keys)
+            # Accelerators multiply with fewer digits unless they are told not to.
+            with jax.default_matmul_precision("highest"):
+                return self._reduced(algorithm, network, into_batches(samples, len(keys)), keys)
 
         return jax.jit(program)
 
@@ -216,7 +218,7 @@ class Laboratory:
             for head, (gradients, squares) in self._gradients_of(algorithm, network, rows).items():
                 moments = batch_moments(gradients, squares)
                 sums = {**sums, head: sums[head] + moments.step_means}
-                mean = moments.step_means.mean(axis=0)
+                mean = sum_of_steps(moments.step_means) / jnp.float32(len(moments.step_means))
                 slim = moments._replace(step_means=jnp.zeros(0))
                 kept[head] = HeadGroup(slim, mean, lane_cosines(gradients, key))
             return sums, kept

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trimtab.lab.intervals import Estimate, jackknife
-from trimtab.lab.moments import BatchMoments, by_lag
+from trimtab.lab.moments import BatchMoments, lag_products
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +25,10 @@ class Moments:
     """``BatchMoments`` of M batches in J equal groups; step means are summed over each group."""
 
     lanes: int
-    lane_products: np.ndarray  # [M, T]
-    step_products: np.ndarray  # [M, T]
+    lane_products: np.ndarray  # [M, L + 1]
+    step_products: np.ndarray  # [M, L + 1]
+    lane_square: np.ndarray  # [M]
+    step_square: np.ndarray  # [M]
     cluster_variance: np.ndarray  # [M]
     independent_variance: np.ndarray  # [M]
     step_sums: np.ndarray  # [J, T, P]
@@ -43,6 +45,8 @@ class Moments:
             lanes,
             column("lane_products"),
             column("step_products"),
+            column("lane_square"),
+            column("step_square"),
             column("cluster_variance"),
             column("independent_variance"),
             np.stack([np.asarray(group.step_means) for group in groups]),
@@ -58,7 +62,7 @@ class Moments:
 
     @property
     def steps(self) -> int:
-        return self.lane_products.shape[1]
+        return self.step_sums.shape[1]
 
     @property
     def samples(self) -> int:
@@ -78,7 +82,7 @@ class Split:
     covariance: np.ndarray  # within lanes
     between_lanes: np.ndarray
     squared_mean: np.ndarray  # |G|²
-    lag_covariance: np.ndarray  # [..., T] C(ℓ) / (T − ℓ): the mean covariance at a lag
+    lag_covariance: np.ndarray  # [L + 1] C(ℓ) / (T − ℓ): the mean covariance at a lag
 
 
 def split(moments: Moments, left_out: int | None = None) -> Split:
@@ -90,22 +94,22 @@ def split(moments: Moments, left_out: int | None = None) -> Split:
         kept[left_out * per_group : (left_out + 1) * per_group] = False
         total = total - moments.step_sums[left_out]
     count, steps, lanes = int(kept.sum()), moments.steps, moments.lanes
-    lane_products = moments.lane_products[kept].mean(axis=0)
-    step_products = moments.step_products[kept].sum(axis=0)
-    # Σ_{b≠b'} ⟨s_b, s_b'⟩ = ‖Σ_b s_b‖² − Σ_b ‖s_b‖², lag by lag.
-    products_of_means = (by_lag(total @ total.T) - step_products) / (count * (count - 1))
-    twice = np.where(np.arange(steps) == 0, 1.0, 2.0)
-    lag_sums = lane_products - products_of_means
+    # Σ_{b≠b'} ⟨s_b, s_b'⟩ = ‖Σ_b s_b‖² − Σ_b ‖s_b‖², for each lag, and for all of them together.
+    pairs = count * (count - 1)
+    lag_means = (lag_products(total) - moments.step_products[kept].sum(axis=0)) / pairs
+    square_means = (float((total.sum(axis=0) ** 2).sum()) - moments.step_square[kept].sum()) / pairs
+    lag_sums = moments.lane_products[kept].mean(axis=0) - lag_means
+    within = moments.lane_square[kept].mean() - square_means  # C(0) + 2 Σ_{ℓ>0} C(ℓ)
     individual = lag_sums[0] / (lanes * steps**2)
-    covariance = (twice * lag_sums)[1:].sum() / (lanes * steps**2)
-    variance = (twice * (step_products / count - products_of_means)).sum() / steps**2
+    covariance = (within - lag_sums[0]) / (lanes * steps**2)
+    variance = (moments.step_square[kept].mean() - square_means) / steps**2
     return Split(
         variance,
         individual,
         covariance,
         variance - individual - covariance,
-        (twice * products_of_means).sum() / steps**2,
-        lag_sums / (steps - np.arange(steps)),
+        square_means / steps**2,
+        lag_sums / (steps - np.arange(len(lag_sums))),
     )
 
 
@@ -131,7 +135,7 @@ class Figures:
     signal_to_noise: Estimate
     noise_scale: Estimate
     cluster_noise_scale: Estimate
-    lag_correlations: tuple[Estimate, ...]  # of the lags 0 … T − 1
+    lag_correlations: tuple[Estimate, ...]  # of the lags 0 … L
 
 
 def figures(moments: Moments) -> Figures:
@@ -165,8 +169,7 @@ def figures(moments: Moments) -> Figures:
 
     cluster = mean_pair(moments.cluster_variance)
     independent = mean_pair(moments.independent_variance)
-    twice = np.where(np.arange(moments.steps) == 0, 1.0, 2.0)
-    squares = (moments.step_products * twice).sum(axis=1) / moments.steps**2  # ‖ḡ_b‖²
+    squares = moments.step_square / moments.steps**2  # ‖ḡ_b‖²
     single_signal = mean_pair(squares - moments.cluster_variance)
     design = ratio(pair("variance"), pair("individual"), positive=True)
     signal_to_noise = ratio(pair("squared_mean"), pair("variance"))

@@ -20,7 +20,7 @@ from trimtab.collect.vectorize import vectorize
 from trimtab.envs.sources import HostSource
 from trimtab.errors import SettingError
 from trimtab.keys import Purpose, stream
-from trimtab.lab.batches import Request, median_seconds
+from trimtab.lab.batches import Request, shortest_seconds
 from trimtab.lab.collecting import Facts
 from trimtab.lab.plan import Split
 from trimtab.spaces import EnvSpec
@@ -53,6 +53,10 @@ class HostBatches:
     @property
     def side_by_side(self) -> int:
         return 2
+
+    @property
+    def reference_batches(self) -> int:
+        return 20
 
     def _lanes(self, count: int) -> HostEnv:
         return vectorize(self.env, count, self._settings)
@@ -102,7 +106,7 @@ class HostBatches:
                 rollout = collector.collect(algorithm, learner, root, 0)
                 return learn(algorithm, learner, rollout, key)
 
-            return median_seconds(update)
+            return shortest_seconds(update)
 
 
 @final

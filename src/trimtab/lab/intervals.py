@@ -32,23 +32,28 @@ class Estimate(NamedTuple):
         return Estimate(value, low, 1 / self.low if self.low > 0 else math.inf)
 
 
-def jackknife(whole: float, left_out: np.ndarray, *, positive: bool = False) -> Estimate:
+def jackknife(whole: float, *left_out: np.ndarray, positive: bool = False) -> Estimate:
     """An estimate θ̂ with an interval from those without each of J equal groups (Tukey 1958).
 
         s² = (J − 1)/J Σ_j (θ̂₋ⱼ − mean θ̂₋ⱼ)²,    θ̂ ± t₀.₉₇₅(J − 1) s
 
-    For ``positive`` quantities the same is done with their logarithms, whose spread does not grow
-    with their size.
+    Of an estimate from two independent samples the groups of each are left out in turn, and their
+    s² are added; one that nothing is left out of is exact. For ``positive`` quantities the same is
+    done with their logarithms, whose spread does not grow with their size.
     """
-    if not (math.isfinite(whole) and np.isfinite(left_out).all()):
+    samples = [values for values in left_out if len(values)]
+    if not (math.isfinite(whole) and all(np.isfinite(values).all() for values in samples)):
         return Estimate(math.nan, math.nan, math.nan)
-    logs = positive and whole > 0 and bool((left_out > 0).all())
+    if not samples:
+        return Estimate(whole, whole, whole)
+    logs = positive and whole > 0 and all((values > 0).all() for values in samples)
     forward, back = (math.log, math.exp) if logs else (float, float)
     scale: Callable[[np.ndarray], np.ndarray] = np.log if logs else np.asarray
-    groups = len(left_out)
-    values = scale(left_out)
-    deviation = math.sqrt((groups - 1) / groups * float(((values - values.mean()) ** 2).sum()))
-    reach = student_quantile(groups - 1) * deviation
+    square = 0.0
+    for groups, values in ((len(values), scale(values)) for values in samples):
+        square += (groups - 1) / groups * float(((values - values.mean()) ** 2).sum())
+    fewest = min(len(values) for values in samples)
+    reach = student_quantile(fewest - 1) * math.sqrt(square)
     centre = forward(whole)
     return Estimate(float(whole), back(centre - reach), back(centre + reach))
 

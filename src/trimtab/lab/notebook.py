@@ -12,7 +12,7 @@ from trimtab.errors import SettingError
 from trimtab.lab.plan import Split
 from trimtab.log.writer import from_json, to_json
 
-FORMAT = 1
+FORMAT = 2
 
 
 @final
@@ -34,7 +34,12 @@ class Notebook:
             "cells": [],
         }
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SettingError(
+                    f"{path.parent} cannot be made: {error.strerror}. Give another --out."
+                ) from error
             return Notebook(path, fresh)
         try:
             found = from_json(json.loads(path.read_text()))

@@ -48,7 +48,8 @@ def warm_up(limit: int | None, compiled: bool) -> int:
 
 def parse_splits(text: str) -> tuple[Split, ...]:
     """``4x32,32x4`` as splits, N first."""
-    return tuple(_parse_split(part.strip()) for part in text.split(",") if part.strip())
+    parts = (part.strip() for part in text.split(","))
+    return tuple(dict.fromkeys(_parse_split(part) for part in parts if part))
 
 
 def _parse_split(text: str) -> Split:
@@ -143,6 +144,6 @@ def storage_for(split: Split, parameters: int, groups: int, memory: float) -> St
                 return Storage(fitting[-1], size)
     needed = 2 * _SIZES[-1] * per_number + 4 * _COPIES * parameters * _FLOAT
     raise SettingError(
-        f"--memory {memory / 1e9:g} is too little for {split} with {parameters:,} parameters: "
-        f"expected {needed / 1e9:.1f} GB or more."
+        f"--memory is too little: each head has {memory / 1e9:.2g} GB of it, and {split} with "
+        f"{parameters:,} parameters needs {needed / 1e9:.2g} GB or more."
     )

@@ -9,13 +9,14 @@ import numpy as np
 
 from trimtab.keys import Purpose, stream
 from trimtab.lab.batches import Request
+from trimtab.lab.distance import Truth
 from trimtab.lab.engine import Laboratory
 from trimtab.lab.plan import Split, Storage
 from trimtab.types import Rollout
 
 LANES = 128
 KEPT_STEPS = 32
-BATCHES = 20
+ROWS = 20  # means of equally many batches: what intervals leave out one of
 MOST_STEPS = 1000
 # What lies beyond the horizon counts for this much of what a critic may be wrong by.
 NEGLIGIBLE = 0.01
@@ -23,10 +24,9 @@ NEGLIGIBLE = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A mean gradient of many transitions, and the variance of that mean."""
+    """The mean gradient of long batches, and how many transitions are in them."""
 
-    gradient: np.ndarray
-    variance: float
+    truth: Truth
     transitions: int
     horizon: int
 
@@ -53,7 +53,8 @@ def measure_reference(
     has_trace = hasattr(laboratory.algorithm, "gae_lambda")
     algorithm = laboratory.at(learner, 1.0 if has_trace else None)
     gradients = laboratory.gradient_functions(learner)
-    request = Request(split, 1, BATCHES, "stationary", laboratory.conditions.warm_up)
+    batches = laboratory.source.reference_batches
+    request = Request(split, 1, batches, "stationary", laboratory.conditions.warm_up)
     root = stream(laboratory.root, Purpose.LAB, 4)
 
     @jax.jit
@@ -72,8 +73,8 @@ def measure_reference(
     ]
     references = {}
     for head in gradients:
-        rows = np.stack([one[head] for one in found]).astype(np.float64)
-        variance = float(rows.var(axis=0, ddof=1).sum()) / BATCHES
-        transitions = BATCHES * LANES * KEPT_STEPS
-        references[head] = Reference(rows.mean(axis=0), variance, transitions, horizon)
+        means = np.stack([one[head] for one in found]).astype(np.float64)
+        rows = means.reshape(ROWS, batches // ROWS, -1).mean(axis=1)
+        transitions = batches * LANES * KEPT_STEPS
+        references[head] = Reference(Truth.measured(rows), transitions, horizon)
     return references

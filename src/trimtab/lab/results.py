@@ -8,29 +8,29 @@ from typing import Any
 import numpy as np
 
 from trimtab.lab import directions
-from trimtab.lab.bias import ExactBias, squared_bias
+from trimtab.lab.bias import ExactBias
+from trimtab.lab.distance import Truth, distances
 from trimtab.lab.engine import FIRST_BATCHES, HeadMeasurement
 from trimtab.lab.estimators import Figures, figures
-from trimtab.lab.intervals import Estimate, jackknife, mean_interval
+from trimtab.lab.intervals import Estimate, mean_interval
 from trimtab.lab.minibatches import sampling_variance
 from trimtab.lab.reference import Reference
 
-MOST_LAGS = 64
 Record = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Truth:
-    """The gradient that bias is counted from, exact or measured."""
+class Known:
+    """What is known of a head's true gradient, and from where: exactly, or from a reference."""
 
-    gradient: np.ndarray
-    variance: float = 0.0  # of the reference itself; 0 for an exact one
+    truth: Truth
     exact: ExactBias | None = None
+    starts: Mapping[str, float] | None = None  # what each way to start lanes adds, exactly
     reference: Reference | None = None
 
 
 def head_record(
-    measured: HeadMeasurement, first_batch: np.ndarray, truth: Truth | None, minibatches: int
+    measured: HeadMeasurement, first_batch: np.ndarray, known: Known | None, minibatches: int
 ) -> Record:
     """Everything about one head's gradient in one cell; ``zero`` where there is none."""
     moments = measured.moments
@@ -42,15 +42,15 @@ def head_record(
         "parameters": measured.parameters,
         "sketch_error": measured.storage.error,
         "figures": _figures_record(found),
-        "lags": [list(one) for one in found.lag_correlations[: MOST_LAGS + 1]],
+        "lags": [list(one) for one in found.lag_correlations],
         "directions": _directions_record(measured, first_batch),
         "minibatches": [
             [size, list(sampling_variance(moments, size))]
             for size in _sizes(moments.samples, minibatches)
         ],
     }
-    if truth is not None:
-        record["bias"] = _bias_record(measured, truth)
+    if known is not None:
+        record["bias"] = _bias_record(measured, known)
     return record
 
 
@@ -88,34 +88,27 @@ def _directions_record(measured: HeadMeasurement, first_batch: np.ndarray) -> Re
     }
 
 
-def _bias_record(measured: HeadMeasurement, truth: Truth) -> Record:
-    size = float((truth.gradient**2).sum()) - truth.variance
-    squared = squared_bias(measured.moments, truth.gradient, truth.variance)
+def _bias_record(measured: HeadMeasurement, known: Known) -> Record:
+    truth = known.truth
+    found = distances(measured.means, measured.moments.groups, truth)
     cosines = directions.cosines_with(measured.means, truth.gradient)
-    cosines = cosines[np.isfinite(cosines)]
     record: Record = {
-        "kind": "exact" if truth.exact else "reference",
-        "squared_truth": size,
-        "squared_bias": list(squared),
+        "kind": "exact" if known.exact else "reference",
+        "known": found.known,
         "truth_variance": truth.variance,
-        "cosine": list(mean_interval(cosines)),
-        "cosine_histogram": _histogram(cosines),
+        **{field.name: list(getattr(found, field.name)) for field in dataclasses.fields(found)},
+        "cosine_histogram": _histogram(cosines[np.isfinite(cosines)]),
     }
-    if truth.exact is not None:
-        exact = truth.exact
+    if known.exact is not None:
+        exact = known.exact
         record["exact_squared_bias"] = float(((exact.expected - exact.practice) ** 2).sum())
         record["sources"] = exact.shares()
+        record["starts"] = dict(known.starts or {})
         record["forms_cosine"] = _cosine(exact.practice, exact.discounted)
         record["expected_cosine"] = _cosine(exact.expected, exact.practice)
-    if truth.reference is not None:
-        record["reference_transitions"] = truth.reference.transitions
-        record["reference_horizon"] = truth.reference.horizon
-    # bias² + variance, at once: the mean squared distance of a batch's gradient from the truth.
-    distances = ((measured.means - truth.gradient) ** 2).sum(axis=1) - truth.variance
-    moments = measured.moments
-    groups = distances.reshape(moments.groups, -1).sum(axis=1)
-    left_out = (groups.sum() - groups) * (moments.groups / (moments.groups - 1) / len(distances))
-    record["squared_error"] = list(jackknife(float(distances.mean()), left_out, positive=True))
+    if known.reference is not None:
+        record["reference_transitions"] = known.reference.transitions
+        record["reference_horizon"] = known.reference.horizon
     return record
 
 

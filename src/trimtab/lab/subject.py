@@ -96,6 +96,10 @@ def chosen_checkpoints(folder: RunFolder, wanted: str) -> list[str]:
     if wanted == "all":
         return list(known)
     names = [name.strip() for name in wanted.split(",") if name.strip()]
+    if not names:
+        raise SettingError(
+            f"--checkpoints names none: expected all, or some of {', '.join(known)}."
+        )
     for name in names:
         if name not in known:
             raise SettingError(

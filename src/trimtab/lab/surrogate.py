@@ -13,7 +13,8 @@ estimated from pairs of different updates, (‖Σ d_u‖² − Σ ‖d_u‖²) /
 """
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -41,9 +42,13 @@ class Gradients(NamedTuple):
 
 
 def measure_surrogate(
-    laboratory: Laboratory, learner: Any, split: Split, updates: int = UPDATES
+    laboratory: Laboratory,
+    learner: Any,
+    split: Split,
+    updates: int = UPDATES,
+    beat: Callable[[], None] = lambda: None,
 ) -> tuple[Gradients, list[Any]]:
-    """The gradients, and the parameters at which they were taken."""
+    """The gradients, and the parameters at which they were taken; ``beat`` after each update."""
     algorithm = laboratory.at(learner, None)
     source, root = laboratory.source, stream(laboratory.root, Purpose.LAB, 8)
     actor = laboratory.gradient_of("actor", learner)
@@ -76,17 +81,17 @@ def measure_surrogate(
             laboratory.request(split, side, 1),
         )
         on_policy, same = next(iter(fresh))[0], next(old)[0]
-        rows.append(
-            (
-                gradient(algorithm, learner, parameters, on_policy),
-                gradient(without_clipping(algorithm), learner, parameters, same) if clips else None,
-                gradient(algorithm, learner, parameters, same),
-                gradient(algorithm, learner, parameters, rollout),
-            )
+        row = (
+            gradient(algorithm, learner, parameters, on_policy),
+            gradient(without_clipping(algorithm), learner, parameters, same) if clips else None,
+            gradient(algorithm, learner, parameters, same),
+            gradient(algorithm, learner, parameters, rollout),
         )
+        rows.append(jax.device_get(row))
         places.append(parameters)
+        beat()
     columns = [
-        None if column[0] is None else np.stack(jax.device_get(list(column))).astype(np.float64)
+        None if column[0] is None else np.stack(column).astype(np.float64)
         for column in zip(*rows, strict=True)
     ]
     return Gradients(*columns), places  # pyright: ignore[reportArgumentType]
@@ -119,17 +124,20 @@ def squared_mean(vectors: np.ndarray) -> float:
 
 
 def relative_squares(found: Gradients) -> Mapping[str, Estimate]:
-    """|bias|² / |on-policy gradient|² of each source, and of all together."""
+    """|bias|² / |on-policy gradient|² of each source, and of all together.
+
+    Not known where the updates cannot tell the on-policy gradient itself from nothing.
+    """
     parts = {**sources(found), "total": found.own - found.on_policy}
+    updates = range(len(found.own))
 
-    def of(vectors: np.ndarray, without: int | None) -> float:
-        kept = np.arange(len(vectors)) != (-1 if without is None else without)
-        below = squared_mean(found.on_policy[kept])
-        return squared_mean(vectors[kept]) / below if below > 0 else float("nan")
+    def left_out(vectors: np.ndarray) -> np.ndarray:
+        return np.array([squared_mean(np.delete(vectors, one, axis=0)) for one in updates])
 
+    below, below_left_out = squared_mean(found.on_policy), left_out(found.on_policy)
+    if not jackknife(below, below_left_out).low > 0:
+        return dict.fromkeys(parts, Estimate(math.nan, math.nan, math.nan))
     return {
-        name: jackknife(
-            of(vectors, None), np.array([of(vectors, one) for one in range(len(vectors))])
-        )
+        name: jackknife(squared_mean(vectors) / below, left_out(vectors) / below_left_out)
         for name, vectors in parts.items()
     }

@@ -16,11 +16,12 @@ from trimtab.lab import algorithms, minibatches
 from trimtab.lab.advice import advise
 from trimtab.lab.batches import batches_of
 from trimtab.lab.bias import Estimator, TabularSubject
+from trimtab.lab.distance import Truth
 from trimtab.lab.engine import Conditions, Laboratory, Measurement
 from trimtab.lab.notebook import Notebook
 from trimtab.lab.plan import Split, Storage, grouping
 from trimtab.lab.reference import Reference, measure_reference
-from trimtab.lab.results import Record, Truth, head_record
+from trimtab.lab.results import Known, Record, head_record
 from trimtab.lab.subject import Moment, Subject
 from trimtab.lab.surrogate import measure_surrogate, relative_squares
 
@@ -29,6 +30,7 @@ EXACT_TRACES = (0.0, 0.5, 0.9, 0.95, 1.0)
 EXACT_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DRIFT_BATCHES = 20
 Watch = Callable[[int, int, str], None]
+Beat = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +72,12 @@ class Survey:
         done = 0
         for moment in self.subject.moments:
             if not notebook.has_moment(moment.name):
-                watch(done, whole, moment.name)
-                notebook.add_moment(self.moment_record(moment))
+
+                def beat(at: int = done, what: str = moment.name) -> None:
+                    watch(at, whole, what)
+
+                beat()
+                notebook.add_moment(self.moment_record(moment, beat))
             done += groups
             for split, trace in self.kinds:
                 if not notebook.has_cell(moment.name, split, trace):
@@ -85,8 +91,8 @@ class Survey:
                 done += groups
         notebook.conclude(self.advice(notebook.cells))
 
-    def moment_record(self, moment: Moment) -> Record:
-        """What is known of a checkpoint apart from any split."""
+    def moment_record(self, moment: Moment, beat: Beat) -> Record:
+        """What is known of a checkpoint apart from any split; ``beat`` is called now and then."""
         record: Record = {"name": moment.name, "update": moment.update, "steps": moment.steps}
         tabular = self.tabular(moment)
         if tabular is not None:
@@ -94,8 +100,8 @@ class Survey:
             if "actor" in self.laboratory.conditions.heads:
                 record["exact_grid"] = self.exact_grid(moment, tabular)
         if self.subject.algorithm.epochs * getattr(self.subject.algorithm, "minibatches", 1) > 1:
-            record["drift"] = self.drift(moment)
-            record["surrogate"] = self.surrogate(moment)
+            record["drift"] = self.drift(moment, beat)
+            record["surrogate"] = self.surrogate(moment, beat)
         return record
 
     def cell_record(
@@ -160,22 +166,21 @@ class Survey:
 
     def truths(
         self, moment: Moment, split: Split, trace: float | None, measured: Measurement
-    ) -> dict[str, Truth]:
+    ) -> dict[str, Known]:
         """The true gradient of each head that has one."""
         tabular = self.tabular(moment)
         storage = {head: one.storage for head, one in measured.heads.items()}
         if tabular is None:
             found = self.reference(moment, storage)
-            return {
-                head: Truth(one.gradient, one.variance, reference=one)
-                for head, one in found.items()
-            }
+            return {head: Known(one.truth, reference=one) for head, one in found.items()}
         truths = {}
         for head in ("actor", "critic"):
             if head in measured.heads and not storage[head].sketch:
                 used = self.gradients(moment)[head].used
-                exact = tabular.bias(head, used, self.estimator(split, trace))
-                truths[head] = Truth(exact.practice, exact=exact)
+                estimator = self.estimator(split, trace)
+                exact = tabular.bias(head, used, estimator)
+                starts = tabular.starts(head, used, estimator)
+                truths[head] = Known(Truth(exact.practice), exact, starts)
         return truths
 
     def reference(self, moment: Moment, storage: dict[str, Storage]) -> dict[str, Reference]:
@@ -203,7 +208,7 @@ class Survey:
 
     # Minibatches and time
 
-    def drift(self, moment: Moment) -> Record:
+    def drift(self, moment: Moment, beat: Beat) -> Record:
         """What one update's gradient steps do, over some batches of the run's own split."""
         laboratory, split = self.laboratory, self.subject.own_split
         algorithm, learner = laboratory.at(moment.learner, None), moment.learner
@@ -215,21 +220,21 @@ class Survey:
             return minibatches.drift(algorithm, learner, rows, key)
 
         rollouts = laboratory.rollouts(algorithm, learner, split, DRIFT_BATCHES, 0)
-        found = [
-            jax.device_get(
-                one(algorithm, learner, rollout, stream(laboratory.root, Purpose.LAB, 5, number))
-            )
-            for number, rollout in enumerate(rollouts)
-        ]
+        found = []
+        for number, rollout in enumerate(rollouts):
+            key = stream(laboratory.root, Purpose.LAB, 5, number)
+            found.append(jax.device_get(one(algorithm, learner, rollout, key)))
+            beat()
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *found)
         return {
             name: [list(one) for one in column]
             for name, column in minibatches.drift_intervals(stacked).items()
         }
 
-    def surrogate(self, moment: Moment) -> Record:
+    def surrogate(self, moment: Moment, beat: Beat) -> Record:
         """Bias at the end of an update, by source."""
-        found, _ = measure_surrogate(self.laboratory, moment.learner, self.subject.own_split)
+        split = self.subject.own_split
+        found, _ = measure_surrogate(self.laboratory, moment.learner, split, beat=beat)
         return {name: list(one) for name, one in relative_squares(found).items()}
 
     def update_seconds(self, moment: Moment, split: Split) -> float:

@@ -53,6 +53,11 @@ def test_no_difference_is_an_answer():
     assert advice.sentence.endswith("An update is fastest with 32×4.")
 
 
+def test_times_that_hardly_differ_are_not_told():
+    cells = [cell(4, 32, 1.0, spread=1.5, seconds=0.0105), cell(32, 4, 1.0, spread=1.5)]
+    assert "fastest" not in advise(cells, 200).sentence
+
+
 def test_intervals_are_widened_for_the_number_of_comparisons():
     pair = [cell(4, 32, 1.22, spread=1.13), cell(32, 4, 1.0, spread=1.13)]
     assert advise(pair, 200).split == "32×4"

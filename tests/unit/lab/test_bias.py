@@ -10,7 +10,8 @@ from tabular_tasks import DISCOUNT, random_network, random_task
 from trimtab.algos.onpolicy import Learner
 from trimtab.algos.ppo import PPO
 from trimtab.lab.batches import FusedBatches
-from trimtab.lab.bias import Estimator, TabularSubject, squared_bias
+from trimtab.lab.bias import Estimator, TabularSubject
+from trimtab.lab.distance import Truth, distances
 from trimtab.lab.engine import Conditions, Laboratory
 from trimtab.lab.plan import Split, Storage
 from trimtab.lab.reference import measure_reference
@@ -38,7 +39,7 @@ def test_estimated_and_exact_bias_agree(start, head):
     estimator = Estimator(SPLIT, DISCOUNT, TRACE, start, WARM_UP)
     exact = TabularSubject.of(env, network).bias(head, used, estimator)
     truth = float(((exact.expected - exact.practice) ** 2).sum())
-    found = squared_bias(measured.moments, exact.practice)
+    found = distances(measured.means, 20, Truth(exact.practice)).squared_bias
     reach = found.high - found.low  # twice the interval: one of these six may miss the 95%
     assert found.low - reach / 2 < truth < found.high + reach / 2
     mean = measured.moments.mean_gradient()
@@ -46,6 +47,19 @@ def test_estimated_and_exact_bias_agree(start, head):
     scores = (mean - exact.expected) / np.maximum(error, 1e-9)
     assert np.sqrt((scores**2).mean()) < 3
     assert exact.shares()["total"] > 0.02
+
+
+@pytest.mark.parametrize("head", ["actor", "critic"])
+def test_every_way_to_start_is_told_whichever_was_measured(head):
+    """From the stages of a survey that measures that start: its last less the one before."""
+    env, network, learner, laboratory = laboratory_of("stationary")
+    used = laboratory.gradient_functions(learner)[head].used
+    tables = TabularSubject.of(env, network)
+    found = tables.starts(head, used, Estimator(SPLIT, DISCOUNT, TRACE, "stationary", WARM_UP))
+    assert found["fresh"] > 0.05 > found["stationary"]
+    for start, share in found.items():
+        other = tables.bias(head, used, Estimator(SPLIT, DISCOUNT, TRACE, start, WARM_UP))
+        assert share == pytest.approx(other.shares()["start"], abs=1e-6)
 
 
 @functools.cache
@@ -65,7 +79,7 @@ def test_the_measured_reference_is_the_truth_within_its_error():
     truths = TabularSubject.of(env, network)
     used = laboratory.gradient_functions(learner)["actor"].used
     exact = truths.bias("actor", used, Estimator(SPLIT, DISCOUNT, 1.0, "stationary", 60))
-    distance = float(((found.gradient - exact.practice) ** 2).sum())
-    assert distance < 4 * found.variance
-    assert found.variance < 0.01 * float((exact.practice**2).sum())
+    distance = float(((found.truth.gradient - exact.practice) ** 2).sum())
+    assert distance < 4 * found.truth.variance
+    assert found.truth.variance < 0.01 * float((exact.practice**2).sum())
     assert found.horizon == 44  # 0.9⁴⁴ < 1%

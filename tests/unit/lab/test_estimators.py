@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trimtab.lab.estimators import Moments, figures, split, two_batch_estimates
 from trimtab.lab.intervals import jackknife, mean_interval, student_quantile
-from trimtab.lab.moments import batch_moments, by_lag
+from trimtab.lab.moments import batch_moments, by_lag, lag_products
 
 LANES, STEPS, SIZE = 4, 6, 12
 
@@ -47,8 +47,37 @@ def ar1_variance(correlation):
 
 def test_sums_of_diagonals():
     matrix = np.arange(9.0).reshape(3, 3)
-    assert by_lag(matrix).tolist() == [0 + 4 + 8, 1 + 5, 2]
-    np.testing.assert_array_equal(by_lag(jnp.asarray(matrix)), by_lag(matrix))
+    assert by_lag(matrix, 3).tolist() == [0 + 4 + 8, 1 + 5, 2]
+    assert by_lag(matrix[:2], 2).tolist() == [0 + 4, 1 + 5]
+    np.testing.assert_array_equal(by_lag(jnp.asarray(matrix), 3), by_lag(matrix, 3))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 64, 65, 128, 129, 191, 192, 200, 256])
+def test_products_of_rows_by_lag(steps):
+    """Of long rows too, whose products are made in blocks; expected ones are summed one by one."""
+    rows = np.random.default_rng(0).standard_normal((steps, 3))
+    lags = range(min(steps - 1, 64) + 1)
+    expected = [sum(rows[t] @ rows[t + lag] for t in range(steps - lag)) for lag in lags]
+    np.testing.assert_allclose(lag_products(rows), expected, atol=1e-9)
+    np.testing.assert_allclose(lag_products(jnp.asarray(rows, jnp.float32)), expected, atol=1e-3)
+
+
+def test_long_lanes_have_the_split_that_algebra_gives():
+    """Of 150 steps the covariance is of all lags, those that are told one by one or not."""
+    generator, correlation, steps, lanes, size = np.random.default_rng(9), 0.9, 150, 2, 3
+    walk = [generator.standard_normal((1000, lanes, size))]
+    for _ in range(1, steps):
+        noise = generator.standard_normal((1000, lanes, size))
+        walk.append(correlation * walk[-1] + np.sqrt(1 - correlation**2) * noise)
+    found = figures(moments_of(np.stack(walk, axis=1).astype(np.float32), 20))
+    lags = np.arange(1, steps)
+    scale = size / (lanes * steps**2)
+    covariance = scale * 2 * ((steps - lags) * correlation**lags).sum()
+    assert found.individual.value == pytest.approx(scale * steps, rel=0.02)
+    assert found.covariance.low < covariance < found.covariance.high
+    assert found.covariance.value == pytest.approx(covariance, rel=0.06)
+    assert len(found.lag_correlations) == 65
+    assert found.lag_correlations[10].value == pytest.approx(correlation**10, abs=0.03)
 
 
 @given(

@@ -73,5 +73,5 @@ def test_a_million_parameters_over_65536_samples_are_sketched_within_four_gigaby
 
 
 def test_too_little_memory_is_refused_with_what_would_do():
-    with pytest.raises(SettingError, match=r"expected [\d.]+ GB or more"):
+    with pytest.raises(SettingError, match=r"needs [\d.]+ GB or more"):
         plan.storage_for(Split(1024, 64), 1_000_000, 20, 1e7)

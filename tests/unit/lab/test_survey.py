@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -9,6 +10,7 @@ import trimtab
 from trimtab.cli.lab import lab_command
 from trimtab.errors import SettingError
 from trimtab.lab import page
+from trimtab.lab.engine import Laboratory
 from trimtab.lab.survey import Survey
 
 PPO = trimtab.PPO(hidden_sizes=(8,), minibatches=2, epochs=2)
@@ -75,6 +77,8 @@ def test_bias_is_split_by_source_and_both_true_gradients_are_compared(lake):
     assert list(bias["sources"]) == ["value function", "truncation", "start", "total"]
     assert bias["sources"]["start"] == pytest.approx(0, abs=0.05)  # lanes are stationary
     assert -1 <= bias["forms_cosine"] <= 1
+    assert bias["starts"]["stationary"] == pytest.approx(bias["sources"]["start"])
+    assert list(bias["starts"]) == ["stationary", "carried", "fresh"]
     within = found["moments"][-1]["surrogate"]
     assert list(within) == ["policy drift", "clipping", "own data", "total"]
     drift = found["moments"][-1]["drift"]
@@ -125,6 +129,24 @@ def test_an_interrupted_survey_goes_on_and_is_the_same(run, lake, tmp_path, monk
         lab_command([*command, "--batches", "40"])
 
 
+def test_ctrl_c_is_heard_between_computations(run, tmp_path, monkeypatch, capsys):
+    """The signal comes while a cell is measured, which is finished to its next group and lost."""
+    command = [str(run.path), *SMALL, "--checkpoints", "update-40", "--out", str(tmp_path)]
+    measure = Laboratory.reduced
+
+    def signalled(self, *rest):
+        if rest[2].lanes == 8:  # the second split
+            signal.raise_signal(signal.SIGINT)
+        return measure(self, *rest)
+
+    monkeypatch.setattr(Laboratory, "reduced", signalled)
+    assert lab_command(command) == 130
+    assert "1 of 2 measurements are in" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert [cell["lanes"] for cell in content(tmp_path)["cells"]] == [4]
+    assert (tmp_path / "lab.html").is_file()
+
+
 @pytest.mark.slow
 def test_host_environments_and_fresh_policies_are_measured_too(tmp_path, capsys):
     settings = tmp_path / "small.toml"
@@ -142,7 +164,7 @@ def test_host_environments_and_fresh_policies_are_measured_too(tmp_path, capsys)
         assert 0 < low < high
     printed = capsys.readouterr().out
     assert "effective samples" in printed
-    assert "at the end of an update: policy drift" in printed
+    assert "at the end of an update: " in printed
 
 
 def test_a_policy_without_success_gets_an_explanation_and_no_number(tmp_path, capsys):
@@ -150,8 +172,9 @@ def test_a_policy_without_success_gets_an_explanation_and_no_number(tmp_path, ca
     settings.write_text("hidden_sizes = [8]\nnum_envs = 4\nnum_steps = 8\n")
     command = ["FrozenLake8x8-v1", "--algo", "a2c", "--config", str(settings), *SMALL]
     options = ("--heads", "critic", "--warm-up", "10", "--out", str(tmp_path / "out"))
-    assert lab_command([*command, *options]) == 0
+    assert lab_command([*command, *options]) == 2
     printed = capsys.readouterr().out
+    assert "end of an update" not in printed
     assert "every one of 640 transitions had the reward 0" in printed
     assert "succeeds in 5% of its episodes" in printed
     assert "There is no gradient here to compare." in printed
@@ -165,6 +188,7 @@ def test_a_policy_without_success_gets_an_explanation_and_no_number(tmp_path, ca
         (("--splits", "3x5"), "15 transitions cannot be divided"),
         (("--splits", "many"), "expected lanes × steps"),
         (("--heads", "actr"), "actor"),
+        (("--heads", ","), "--heads names none"),
         (("--lambdas", "2"), "from 0 to 1"),
         (("--algo", "reinforce", "--lambdas", "0.5"), "no effect on REINFORCE"),
         (("--checkpoints", "all"), "is no run's folder"),
@@ -176,11 +200,24 @@ def test_bad_input_is_answered(arguments, sentence, tmp_path):
         lab_command(["FrozenLake-v1", *arguments, "--out", str(tmp_path)])
 
 
+def test_a_folder_that_is_no_run_is_named(tmp_path):
+    with pytest.raises(SettingError, match="no run's folder, and no environment"):
+        lab_command([str(tmp_path)])
+
+
+def test_a_file_in_the_way_of_the_output_is_named(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SettingError, match=r"taken cannot be made.*another --out"):
+        lab_command(["FrozenLake-v1", *SMALL, "--out", str(tmp_path / "taken")])
+
+
 def test_what_only_a_fresh_policy_has_is_refused_for_a_run(run):
     with pytest.raises(SettingError, match="--algo has no effect on a run"):
         lab_command([str(run.path), "--algo", "a2c"])
     with pytest.raises(SettingError, match=r"no checkpoint of that name.*update-20"):
         lab_command([str(run.path), "--checkpoints", "update-21"])
+    with pytest.raises(SettingError, match="--checkpoints names none"):
+        lab_command([str(run.path), "--checkpoints", ","])
 
 
 def test_a_policy_with_a_memory_is_refused(tmp_path):

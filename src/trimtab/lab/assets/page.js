@@ -46,7 +46,7 @@ function theme() {
 
 function axis(title, more = {}) {
   const { line, faint } = theme();
-  return { title: { text: title, standoff: 8, font: { size: 12 } }, gridcolor: line, zerolinecolor: faint, linecolor: line, automargin: true, ...more };
+  return { title: { text: title, standoff: 8, font: { size: 12 } }, gridcolor: line, zerolinecolor: faint, linecolor: line, automargin: true, exponentformat: "power", ...more };
 }
 
 function draw(element, data, x, y, more = {}) {
@@ -98,6 +98,8 @@ function grid(element, xs, ys, rows, hover, x, y, logarithmic, levels) {
 
 // Panels: each has a title, a note, whether there is anything to show, and how to draw it.
 
+// The true gradient's squared length, where it is known.
+const truthScale = (bias) => (bias?.known ? number(bias.squared_truth[0]) : 1);
 const withBias = () => shown().filter((cell) => record(cell).bias);
 const panels = [
   {
@@ -123,7 +125,7 @@ const panels = [
     note: "Of gradients that many steps apart in one trajectory; 0 is independent.",
     ready: () => shown().some((cell) => record(cell).lags.length > 1),
     draw(element) {
-      draw(element, shown().map((cell) => { const lags = record(cell).lags.slice(1, 33); return lineFor(cell, lags.map((_, i) => i + 1), lags); }), axis("lag in steps"), axis("correlation"));
+      draw(element, shown().map((cell) => { const lags = record(cell).lags.slice(1); return lineFor(cell, lags.map((_, i) => i + 1), lags); }), axis("lag in steps"), axis("correlation"));
     },
   },
   {
@@ -142,7 +144,7 @@ const panels = [
     note: "Cosines of its per-sample gradients: median, and from the first to the last decile. Batch 0 is without the sample itself.",
     ready: () => shown().some((cell) => record(cell).directions.first_batch.length),
     draw(element) {
-      draw(element, shown().map((cell) => { const rows = record(cell).directions.first_batch.map(([low, mid, high]) => [mid, low, high]); return lineFor(cell, rows.map((_, i) => i), rows, { mode: "markers" }); }), axis("batch"), axis("cosine"));
+      draw(element, shown().map((cell, place) => { const rows = record(cell).directions.first_batch.map(([low, mid, high]) => [mid, low, high]); return lineFor(cell, rows.map((_, i) => i + 0.16 * place), rows, { mode: "markers" }); }), axis("batch"), axis("cosine"));
     },
   },
   {
@@ -159,18 +161,24 @@ const panels = [
   },
   {
     title: "Bias by source",
-    note: "Exact: |what each source adds| over |true gradient|. The total is of the sum, in which sources may cancel.",
+    note: "Exact: |what each source adds| over |true gradient|. The total is of the sum, in which sources may cancel. Pale: what lanes that start in other ways would add.",
     ready: () => withBias().some((cell) => record(cell).bias.sources),
     draw(element) {
       const rows = withBias().filter((cell) => record(cell).bias.sources);
       const names = Object.keys(record(rows[0]).bias.sources);
-      draw(element, rows.map((cell) => ({ type: "bar", name: splitName(cell), x: names, y: names.map((name) => record(cell).bias.sources[name]), marker: { color: colourOf(cell) } })), axis(""), axis("relative to the gradient"), { barmode: "group" });
+      const others = Object.keys(record(rows[0]).bias.starts).filter((start) => start !== survey.settings.start);
+      draw(element, rows.map((cell) => {
+        const { sources, starts } = record(cell).bias;
+        const y = [...names.map((name) => sources[name]), ...others.map((start) => starts[start])];
+        const opacity = [...names.map(() => 1), ...others.map(() => 0.45)];
+        return { type: "bar", name: splitName(cell), x: [...names, ...others.map((start) => `start if ${start}`)], y, marker: { color: colourOf(cell), opacity } };
+      }), axis(""), axis("relative to the gradient"), { barmode: "group" });
     },
   },
   {
     title: "Bias within an update",
     note: "At the policy that an update ends with, for the run's own split: what data of the policy before it (weighted with the ratio), clipping, and the update's own rollout add to the on-policy gradient; |bias| over |gradient|.",
-    ready: () => Boolean(moment().surrogate) && state.head === "actor",
+    ready: () => Boolean(moment().surrogate) && state.head === "actor" && shown().length > 0 && Object.values(moment().surrogate).some(([value]) => !Number.isNaN(number(value))),
     draw(element) {
       const names = Object.keys(moment().surrogate);
       const estimates = names.map((name) => moment().surrogate[name].map((x) => Math.sqrt(Math.max(number(x), 0))));
@@ -180,7 +188,7 @@ const panels = [
   {
     title: "Exact bias of the actor over λ × T",
     note: "By dynamic programming, relative to the gradient's length; any number of lanes.",
-    ready: () => moment().exact_grid && state.head === "actor",
+    ready: () => Boolean(moment().exact_grid) && state.head === "actor",
     draw(element) {
       const { traces: ys, steps, bias } = moment().exact_grid;
       grid(element, steps, ys, bias, (t, l, v) => `λ ${l}, T ${t}: ${words(v)}`, "T", "λ", true);
@@ -192,7 +200,7 @@ const panels = [
     ready: () => shown().length > 1,
     draw(element) {
       const rows = shown();
-      const scale = (cell) => (record(cell).bias ? record(cell).bias.squared_truth : 1);
+      const scale = (cell) => truthScale(record(cell).bias);
       const squared = (cell) => { const { bias } = record(cell); return bias ? Math.max(bias.exact_squared_bias ?? number(bias.squared_bias[0]), 0) / scale(cell) : null; };
       const variance = (cell) => number(record(cell).figures.variance[0]) / scale(cell);
       const measures = [["ms an update", (c) => (c.update_seconds ? 1000 * c.update_seconds : null)], ["bias² + variance", (c) => (squared(c) === null ? null : squared(c) + variance(c))], ["variance", variance], ["bias²", squared]];
@@ -215,7 +223,7 @@ const panels = [
         const cell = measured ?? rows.find((one) => one.steps === t);
         const { figures, bias } = record(cell);
         const squared = bias ? Math.max(bias.exact_squared_bias ?? number(bias.squared_bias[0]), 0) : 0;
-        const scale = bias ? bias.squared_truth : 1;
+        const scale = truthScale(bias);
         const variance = (number(figures.variance[0]) * cell.lanes) / n;
         return { error: (squared + variance) / scale, squared: squared / scale, variance: variance / scale, measured };
       };
@@ -234,7 +242,7 @@ const panels = [
   {
     title: "Drift within an update",
     note: "After each gradient step, for the run's own split: how the actor's gradient of what is left of the epoch has turned, how far ratios spread, what is clipped.",
-    ready: () => Boolean(moment().drift),
+    ready: () => Boolean(moment().drift) && shown().length > 0,
     draw(element) {
       const names = [["cosine", "cosine to before"], ["ratio_spread", "spread of log-ratio"], ["clip_fraction", "clipped share"]];
       draw(element, names.map(([key, name], i) => { const rows = moment().drift[key]; return { x: rows.map((_, k) => k + 1), y: values(rows), error_y: errorBars(rows), name, mode: "lines+markers", line: { color: colour(i) }, marker: { size: 5 } }; }), axis("gradient steps"), axis(""));
@@ -286,8 +294,9 @@ const ROWS = [
   ["cosine with the rest of the lane, above chance", (r) => r.directions.lane.difference],
   ["cosine of two batches", (r) => r.directions.pairs.mean],
   ["cosine with the true gradient", (r) => r.bias?.cosine],
-  ["|bias| / |gradient|", (r) => r.bias?.sources && [r.bias.sources.total]],
-  ["squared error / |gradient|²", (r) => r.bias && r.bias.squared_error.map((x) => number(x) / r.bias.squared_truth)],
+  ["|bias| / |gradient|", (r) => (r.bias?.sources ? [r.bias.sources.total] : r.bias?.known && r.bias.relative_bias.map((x) => Math.sqrt(Math.max(number(x), 0))))],
+  ["bias² / variance", (r) => r.bias && !r.bias.known && number(r.figures.variance[0]) > 0 && r.bias.squared_bias.map((x) => number(x) / number(r.figures.variance[0]))],
+  ["squared error / |gradient|²", (r) => r.bias?.known && r.bias.relative_error],
 ];
 
 // The heading of a split's column, with its colour in the plots.
