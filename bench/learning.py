@@ -90,7 +90,7 @@ OWN = (
     Task("FrozenLake-v1", 0.70, episodes=1000),
     Task("FrozenLake8x8-v1", 0.75, episodes=1000),
     Task("Catch-bsuite", 0.95),
-    Task("Breakout-MinAtar", seeds=1, evaluations=5),
+    Task("Breakout-MinAtar", seeds=5, evaluations=5),
 )
 GENERAL = (
     *_general(
@@ -120,7 +120,7 @@ GENERAL = (
     ),
     *_general(
         "image",
-        Task("Asterix-MinAtar", seeds=1),
+        Task("Asterix-MinAtar", seeds=5),
     ),
 )
 TASKS = OWN + GENERAL
