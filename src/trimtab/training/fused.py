@@ -114,8 +114,9 @@ class FusedSession:
 
     @property
     def _step_name(self) -> Name:
-        settings = self.settings
-        return "step", settings.num_envs, settings.num_steps, self.schedule.capacity
+        # What the template holds depends on settings too: on staggered starts, for one.
+        sizes = self.settings.num_steps, self.schedule.capacity
+        return "step", *sizes, repr(jax.tree.flatten(self.template))
 
     def _lowered(self, name: Name) -> Any:
         """A program as XLA is given it."""

@@ -42,6 +42,9 @@ class Table(Mapping[str, Any]):
             raise KeyError(name) from None
         return np.asarray(self._columns)[..., column]  # JAX keeps the copy on the host
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names or name in self._others
+
     def __iter__(self) -> Iterator[str]:
         yield from self._names
         yield from self._others

@@ -125,6 +125,12 @@ def test_nothing_is_kept_where_caches_are_off(folder, monkeypatch):
     assert not folder.exists()
 
 
+def test_lanes_that_hold_something_else_have_another_step(folder):
+    whole = session_of(16, env="CartPole-v1")
+    staggered = dataclasses.replace(whole.settings, staggered_starts="on")
+    assert whole._step_name != dataclasses.replace(whole, settings=staggered)._step_name
+
+
 def test_a_watched_algorithm_counts_as_ours(folder):
     settings = TrainSettings(num_envs=2, num_steps=16, total_steps=64, lab_every=2)
     session = assembled("Probe5-v0", ALGORITHM, settings, DevicePlan(1, False), {})

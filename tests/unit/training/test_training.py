@@ -139,7 +139,7 @@ def test_best_is_the_checkpoint_with_the_best_evaluation(tmp_path):
 
 
 def test_at_the_end_the_best_is_evaluated_again_on_seeds_that_did_not_choose_it(tmp_path):
-    run = train(tmp_path / "run", eval_every=1, algorithm=trimtab.PPO(learning_rate=0.05))
+    run = train(tmp_path / "run", eval_every=1, algorithm=trimtab.PPO(learning_rate=0.01))
     best = max(run.evaluations, key=lambda row: row["mean"])
     final = run.final_evaluation
     assert (final["update"], final["checkpoint"]) == (best["update"], "best")
