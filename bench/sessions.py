@@ -112,13 +112,13 @@ def recorder(session: Any, folder: Any) -> Iterator[Any]:
     from trimtab.training.telemetry import Telemetry
 
     place = RunFolder.create(folder / "run", session.env.spec.id, "ppo", session.settings.seed)
-    telemetry = Telemetry(session.schedule.batch)
+    telemetry = Telemetry()
     with Saver() as saver:
         ledger = open_ledger(session, place, saver, None)
 
         def record(run: Any, done: int, count: int, metrics: Any) -> None:
             columns = {name: np.asarray(values)[:count] for name, values in metrics.items()}
-            ledger.record(run, done, columns, telemetry.of_call(count))
+            ledger.record(run, done, columns, telemetry.of_call(session.schedule.batch * count))
 
         yield record
 

@@ -51,7 +51,8 @@ def test_the_commands_of_the_pages_are_accepted(line, monkeypatch, capsys, tmp_p
         raise ScannedError
 
     monkeypatch.setattr(flags, "scan", accept)
-    monkeypatch.setattr("trimtab.cli.train.scan", accept)
+    for module in ("train", "explain"):  # imported before they are patched, and so for good
+        monkeypatch.setattr(f"trimtab.cli.{module}.scan", accept)
     try:
         code = main(words[1:])
     except ScannedError:
