@@ -91,6 +91,7 @@ OWN = (
     Task("FrozenLake8x8-v1", 0.75, episodes=1000),
     Task("Catch-bsuite", 0.95),
     Task("Breakout-MinAtar", seeds=5, evaluations=5),
+    Task("LunarLander-v3", 200.0, seeds=5, host=True),
 )
 GENERAL = (
     *_general(
@@ -102,13 +103,13 @@ GENERAL = (
         Task("MountainCar-v0", -110.0),
         Task("FourRooms-misc", 0.95),
         Task("DiscountingChain-bsuite", 1.05),
-        Task("LunarLander-v3", 200.0, host=True),
     ),
     *_general(
         "continuous",
         Task("Pendulum-v1", -200.0),
         Task("Pendulum-v1", -200.0, algorithm="a2c"),
         Task("MountainCarContinuous-v0", 90.0),
+        Task("MountainCarContinuous-v0", 90.0, algorithm="a2c"),
         Task("Reacher-misc"),
         Task("HalfCheetah-v5", host=True),
     ),
@@ -165,7 +166,7 @@ def work_on_task(task: Task, seeds: int) -> None:
 
 
 def work_on_host_task(task: Task, seeds: int) -> None:
-    """The same for an environment of Gymnasium, by the public function.
+    """The same for an environment of Gymnasium, by the public function, which picks the preset.
 
     While training it is evaluated on 20 episodes at a time; of seconds only the run's are known,
     and they are shared out by steps.
