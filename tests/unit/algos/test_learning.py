@@ -58,8 +58,14 @@ def test_whole_episodes_solve_the_probes(number):
 
 @pytest.mark.slow
 def test_whole_episodes_solve_cartpole():
-    algorithm = REINFORCE(episodes="whole", learning_rate=5e-3)
-    _, metrics = trained(algorithm, make("CartPole-v1"), lanes=8, steps=500, updates=100)
+    """With the learning rate of the preset, and as many steps."""
+    algorithm = REINFORCE(
+        episodes="whole",
+        learning_rate=1e-2,
+        learning_rate_schedule="linear",
+        total_updates=250.0,
+    )
+    _, metrics = trained(algorithm, make("CartPole-v1"), lanes=4, steps=500, updates=250)
     assert last_return(metrics) > 475
 
 
