@@ -52,6 +52,14 @@ class Rollout(NamedTuple):
     extras: dict[str, Array]  # what the actor noted when it acted, such as the log-probability
     memory: Memory = ()  # what each lane remembered before the first of these steps: [N, ...]
 
+    @classmethod
+    def row(
+        cls, obs: Observation, action: Action, extras: dict[str, Array], step: Step
+    ) -> "Rollout":
+        """One step of all lanes; leaves are [N, ...]."""
+        ends = step.terminated, step.truncated
+        return cls(obs, action, step.reward, *ends, step.next_obs, extras)
+
 
 class Transition(NamedTuple):
     """What a JAX environment answers to an action; it does not reset itself."""

@@ -50,15 +50,7 @@ def act_and_step(
     memory = jax.vmap(algorithm.after_step, in_axes=(None, 0, 0, 0))(
         actor, memory, step.reward, step.terminated | step.truncated
     )
-    return after._replace(memory=memory), Rollout(
-        obs=lanes.obs,
-        action=action,
-        reward=step.reward,
-        terminated=step.terminated,
-        truncated=step.truncated,
-        next_obs=step.next_obs,
-        extras=extras,
-    )
+    return after._replace(memory=memory), Rollout.row(lanes.obs, action, extras, step)
 
 
 def collect_fused(

@@ -218,15 +218,7 @@ class LaneCollector:
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Keep a step; (reward, ended) for the memory to take in, if there is any."""
         ended = self.tally.add(step, idle)
-        transition = Rollout(
-            obs=self._obs,
-            action=acted.action,
-            reward=step.reward,
-            terminated=step.terminated,
-            truncated=step.truncated,
-            next_obs=step.next_obs,
-            extras=acted.extras,
-        )
+        transition = Rollout.row(self._obs, acted.action, acted.extras, step)
         if idle is not None:
             if not idle.any():
                 idle = None

@@ -16,7 +16,7 @@ from trimtab.collect.acting import ActingPrograms
 from trimtab.collect.host import Episode, EpisodeTally, copied, lane_seeds
 from trimtab.collect.whole import padded
 from trimtab.errors import EnvironmentFaultError
-from trimtab.types import HostEnv, Rollout, Step
+from trimtab.types import HostEnv, Rollout
 
 # Steps of all lanes in which a rollout must have come together, in rollouts. Only faults cost any.
 MOST_ROUNDS = 4
@@ -54,7 +54,7 @@ class WholeCollector:
             memory, taken = acted.memory, acted.action if acted.taken is None else acted.taken
             step = self._env.step(np.asarray(taken))
             idle = self._env.idle
-            row = _row(obs, acted, step)
+            row = Rollout.row(obs, acted.action, acted.extras, step)
             unused = ~filled.playing if idle is None else idle | ~filled.playing
             self._tally.add(step, unused)
             ended = filled.put(row, idle)
@@ -85,18 +85,6 @@ class WholeCollector:
     def take_metrics(self) -> Mapping[str, float]:
         """What the latest rollout took."""
         return self._metrics
-
-
-def _row(obs: Any, acted: Any, step: Step) -> Rollout:
-    return Rollout(
-        obs=obs,
-        action=acted.action,
-        reward=step.reward,
-        terminated=step.terminated,
-        truncated=step.truncated,
-        next_obs=step.next_obs,
-        extras=acted.extras,
-    )
 
 
 @final
