@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.cli import flags
+from trimtab.cli import explain, flags, train
 from trimtab.cli.command import COMMANDS, main
 
 REPOSITORY = Path(__file__).parents[2]
@@ -50,9 +50,8 @@ def test_the_commands_of_the_pages_are_accepted(line, monkeypatch, capsys, tmp_p
         scan(command, arguments)
         raise ScannedError
 
-    monkeypatch.setattr(flags, "scan", accept)
-    for module in ("train", "explain"):  # imported before they are patched, and so for good
-        monkeypatch.setattr(f"trimtab.cli.{module}.scan", accept)
+    for module in (flags, train, explain):  # imported above: what is patched is put back
+        monkeypatch.setattr(module, "scan", accept)
     try:
         code = main(words[1:])
     except ScannedError:
